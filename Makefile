@@ -1,0 +1,67 @@
+# Every target sets itself up: a virtual environment in .venv, then pip.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo test test-torch test-slow lint types format bench docs clean
+
+help:
+	@echo "make demo        two samples, their embeddings, the witness function and the MMD"
+	@echo "make test        lint, type-check and test (no torch needed)"
+	@echo "make test-torch  the tests that need torch (CPU build)"
+	@echo "make test-slow   statistical checks at full size"
+	@echo "make bench       timings, printed as ratios"
+	@echo "make docs        build the documentation into docs/_build"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python pyproject.toml
+	$(PIP) --editable '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.dev
+	$(PIP) torch==2.13.0
+	@touch $@
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+demo: $(VENV)/.run
+	$(BIN)/kernelbayes demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+test: lint types
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow" --cov --cov-report=term
+
+test-torch: $(VENV)/.torch
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "torch and not slow" tests
+
+test-slow: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "slow and not torch" tests
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
+
+clean:
+	rm -rf $(VENV) build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,68 @@
+"""Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
+
+from kernelbayes import laws
+from kernelbayes.arrays import NumericalWarning
+from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, embed, mmd, mmd2
+from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
+from kernelbayes.kernels import (
+    Custom,
+    Delta,
+    Gaussian,
+    HistogramIntersection,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    Parts,
+    Periodic,
+    Polynomial,
+    Product,
+    RationalQuadratic,
+    Rotation,
+    Scaled,
+    SpatialPyramid,
+    Spectrum,
+    Sum,
+    Trace,
+)
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    # kernels
+    "Custom",
+    "Delta",
+    "Gaussian",
+    "HistogramIntersection",
+    "Kernel",
+    "Laplace",
+    "Linear",
+    "Matern",
+    "Parts",
+    "Periodic",
+    "Polynomial",
+    "Product",
+    "RationalQuadratic",
+    "Rotation",
+    "Scaled",
+    "SpatialPyramid",
+    "Spectrum",
+    "Sum",
+    "Trace",
+    # finite features
+    "Fourier",
+    "Landmarks",
+    "fourier",
+    "nystrom",
+    "pivoted_cholesky",
+    # embeddings
+    "Batch",
+    "Embedding",
+    "GaussianEmbedding",
+    "embed",
+    "mmd",
+    "mmd2",
+    # the rest
+    "NumericalWarning",
+    "laws",
+]

@@ -1,0 +1,446 @@
+r"""Embeddings: a distribution is a weighted sample seen through a kernel.
+
+The mean embedding of a distribution P is the function ``mu(x) = E_P[k(x, X)]`` in the kernel's
+RKHS; from a weighted sample it is ``mu(x) = sum_i w_i k(x, x_i)``. Inner products of embeddings
+are expectations of the kernel, and the distance between two is the maximum mean discrepancy, zero
+only for equal distributions when the kernel is characteristic. Weights may be negative and need
+not sum to one: rules produce such weights, and they are kept (``mass`` is their sum).
+
+>>> import numpy as np
+>>> from kernelbayes import Gaussian, embed, mmd
+>>> rng = np.random.default_rng(0)
+>>> k = Gaussian(1.0)
+>>> mu, nu = embed(rng.normal(size=500), k), embed(rng.normal(1.0, size=500), k)
+>>> round(float(mmd(mu, nu)), 2)
+0.42
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    as_floats,
+    cho_solve,
+    cholesky,
+    column_names,
+    concatenate,
+    count,
+    epsilon,
+    like,
+    namespace,
+    row_blocks,
+    sum_over_rows,
+    take,
+)
+from kernelbayes.kernels import Gaussian, Kernel
+
+
+class MeanElement(ABC):
+    """An element of a kernel's RKHS that stands for a measure."""
+
+    kernel: Kernel
+
+    @property
+    @abstractmethod
+    def mass(self) -> Array:
+        """Total mass, 1 for a probability distribution."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> Array:
+        """Evaluate at points X, shape (n,)."""
+
+    @abstractmethod
+    def inner(self, other: MeanElement) -> Array:
+        """RKHS inner product with another element of the same kernel."""
+
+    def norm(self) -> Array:
+        """RKHS norm."""
+        squared = self._squared_norm()
+        xp = namespace(squared)
+        return xp.sqrt(xp.clip(squared, min=0.0))  # only rounding can make it negative
+
+    @abstractmethod
+    def _squared_norm(self) -> Array:
+        """Squared RKHS norm, 0-d (or (m,) for a batch)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted(MeanElement):
+    """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
+
+    ``names`` are the column names of the frame the points came from, if any.
+    """
+
+    points: Points
+    weights: Array
+    kernel: Kernel
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def mass(self) -> Array:
+        """Sum of the weights, 0-d for one embedding and (m,) for a batch."""
+        return namespace(self.weights).sum(self.weights, axis=-1)
+
+    @property
+    def ess(self) -> Array:
+        """Effective sample size (sum w)^2 / sum w^2, as large as n for equal weights."""
+        xp = namespace(self.weights)
+        squares = xp.sum(self.weights**2, axis=-1)
+        return xp.where(squares > 0, self.mass**2 / xp.where(squares > 0, squares, 1.0), 0.0)
+
+    def __call__(self, X: Any) -> Array:
+        """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
+
+        Works in row blocks: the Gram matrix between X and the points is never held whole.
+        """
+        X = self.kernel.points(X)
+        self.kernel.check_pair(X, self.points)
+        xp = namespace(self.weights)
+        if self.kernel.finite:
+            values = (self.kernel.features(c) @ self.features.T for c in _chunks(X, self.features))
+        else:
+            values = (
+                self.kernel(c, self.points) @ self.weights.T for c in _chunks(X, self.weights)
+            )
+        return xp.concat(list(values), axis=0).T
+
+    @cached_property
+    def features(self) -> Array:
+        """Mean of the features, (r,) or (m, r), when the kernel has finite features."""
+        return sum_over_rows(
+            lambda chunk, rows: self.weights[..., rows] @ self.kernel.features(chunk),
+            self.points,
+            width=1024,
+        )
+
+    def inner(self, other: MeanElement) -> Array:
+        """RKHS inner product.
+
+        A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
+        pairs for two batches.
+        """
+        check_same_kernel(self, other)
+        if isinstance(other, _Weighted) and self.kernel.finite:
+            return self.features @ other.features.T
+        # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
+        values = other(self.points)
+        return self.weights @ values.T
+
+    def _squared_norm(self) -> Array:
+        xp = namespace(self.weights)
+        if self.kernel.finite:
+            return xp.sum(self.features**2, axis=-1)
+        return xp.sum(self.weights * self(self.points), axis=-1)
+
+    def normalized(self) -> Self:
+        """Divide the weights by their sum, so that the mass is one."""
+        xp = namespace(self.weights)
+        mass = self.mass
+        scale = xp.sum(xp.abs(self.weights), axis=-1)
+        if bool(xp.any(xp.abs(mass) <= 10.0 * epsilon(self.weights) * scale)):
+            raise ValueError("the weights sum to zero, so they cannot be normalised to mass one")
+        return replace(self, weights=self.weights / mass[..., None])
+
+    def __mul__(self, factor: float) -> Self:
+        if isinstance(factor, MeanElement | Kernel):
+            return NotImplemented
+        return replace(self, weights=self.weights * factor)
+
+    def __rmul__(self, factor: float) -> Self:
+        return self * factor
+
+    def __truediv__(self, divisor: float) -> Self:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> Self:
+        return self * -1.0
+
+    def __sub__(self, other: Self) -> Self:
+        return self + -other
+
+    @abstractmethod
+    def __add__(self, other: Self) -> Self:
+        """Sum of two measures."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding(_Weighted):
+    """Mean embedding of a weighted sample: points, weights (n,) and a kernel.
+
+    Make one with :func:`embed`. Call it to evaluate it; add, subtract and scale it like the
+    function it is: ``mu - nu`` is the witness function of two samples.
+
+    Examples
+    --------
+    >>> from kernelbayes import Linear, embed
+    >>> mu = embed([1.0, 2.0, 6.0], Linear())
+    >>> float(mu([1.0])[0])  # the linear kernel's embedding is the mean
+    3.0
+    >>> (2.0 * mu).mass, mu.ess.round(1)
+    (np.float64(2.0), np.float64(3.0))
+    """
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return count(self.points)
+
+    def __repr__(self) -> str:
+        return f"Embedding({len(self)} points, mass {float(self.mass):.4g}, {self.kernel!r})"
+
+    def __add__(self, other: Embedding) -> Embedding:
+        if not isinstance(other, Embedding):
+            return NotImplemented
+        check_same_kernel(self, other)
+        if other.points is self.points:
+            return replace(self, weights=self.weights + other.weights)
+        weights = namespace(self.weights, other.weights).concat([self.weights, other.weights])
+        return replace(self, points=concatenate(self.points, other.points), weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(_Weighted):
+    """Embeddings over common points: weights (m, n). Indexing gives an Embedding.
+
+    Examples
+    --------
+    >>> from kernelbayes import Gaussian, embed
+    >>> batch = embed([0.0, 1.0], Gaussian(1.0), weights=[[1.0, 0.0], [0.5, 0.5]])
+    >>> len(batch), batch[1].weights
+    (2, array([0.5, 0.5]))
+    """
+
+    def __len__(self) -> int:
+        """Return the number of embeddings."""
+        return int(self.weights.shape[0])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Return one Embedding for an integer, a Batch for a slice."""
+        if isinstance(index, slice):
+            return replace(self, weights=self.weights[index, :])
+        return Embedding(self.points, self.weights[index, :], self.kernel, self.names)
+
+    def __iter__(self) -> Iterator[Embedding]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self)} embeddings over {count(self.points)} points, {self.kernel!r})"
+
+    def __add__(self, other: _Weighted) -> Batch:
+        if not isinstance(other, _Weighted):
+            return NotImplemented
+        check_same_kernel(self, other)
+        if other.points is not self.points:
+            raise ValueError("batches are added over common points; these have points of their own")
+        return replace(self, weights=self.weights + other.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianEmbedding(MeanElement):
+    r"""Embedding of the Gaussian measure N(mean, cov) under the Gaussian kernel, in closed form.
+
+    .. math:: \mu(x) = \frac{|H|^{1/2}}{|H + S|^{1/2}}
+              \exp\left(-\tfrac12 (x - m)^\top (H + S)^{-1} (x - m)\right)
+
+    with H = diag(bandwidth^2) and S the covariance, which may be singular. The inner product with
+    N(m', S') is the same expression at x = m' with S + S'. Use it as a prior known exactly.
+
+    Examples
+    --------
+    >>> from kernelbayes import Gaussian, GaussianEmbedding
+    >>> prior = GaussianEmbedding([0.0], [[3.0]], Gaussian(1.0))
+    >>> prior([0.0])
+    array([0.5])
+    """
+
+    mean: Array
+    cov: Array
+    kernel: Gaussian
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Gaussian):
+            raise TypeError(f"the closed form needs a Gaussian kernel, got {self.kernel!r}")
+        mean = as_floats(self.mean, "mean")
+        mean = mean[None] if mean.ndim == 0 else mean
+        cov = like(as_floats(self.cov, "cov"), mean)
+        d = mean.shape[0]
+        cov = namespace(cov).reshape(cov, (1, 1)) if d == 1 and cov.ndim < 2 else cov
+        if mean.ndim != 1 or tuple(cov.shape) != (d, d):
+            raise ValueError(
+                f"mean must have shape (d,) and cov (d, d), got {tuple(mean.shape)} and "
+                f"{tuple(cov.shape)}"
+            )
+        xp = namespace(cov)
+        scale = float(xp.max(xp.abs(cov)))
+        if float(xp.max(xp.abs(cov - cov.T))) > 1e-6 * scale:
+            raise ValueError("cov must be symmetric")
+        if scale > 0 and float(xp.min(xp.linalg.eigvalsh(cov))) < -1e-6 * scale:
+            raise ValueError("cov must be positive semi-definite; it has a negative eigenvalue")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "cov", cov)
+        self.kernel(mean[None, :])  # a bandwidth per dimension must fit the mean
+
+    @property
+    def mass(self) -> Array:
+        """One: a probability distribution."""
+        return namespace(self.mean).ones_like(self.mean[0])
+
+    def __call__(self, X: Any) -> Array:
+        """Evaluate at points X, shape (n,)."""
+        X = self.kernel.points(X)
+        self.kernel.check_pair(X, self.mean[None, :])
+        return self._density(X - self.mean, self.cov)
+
+    def inner(self, other: MeanElement) -> Array:
+        """RKHS inner product; with another Gaussian in closed form too."""
+        check_same_kernel(self, other)
+        if isinstance(other, GaussianEmbedding):
+            return self._density((other.mean - self.mean)[None, :], self.cov + other.cov)[0]
+        return other.inner(self)
+
+    def _squared_norm(self) -> Array:
+        return self.inner(self)
+
+    def _density(self, differences: Array, cov: Array) -> Array:
+        xp = namespace(cov)
+        h2 = like(np.square(self.kernel.bandwidth), cov) * xp.ones_like(self.mean)
+        L = cholesky(cov + h2[:, None] * xp.eye(cov.shape[0], dtype=cov.dtype))
+        mahalanobis = xp.sum(differences * cho_solve(L, differences.T).T, axis=1)
+        log_volume = xp.sum(xp.log(xp.linalg.diagonal(L))) - 0.5 * xp.sum(xp.log(h2))
+        return xp.exp(-0.5 * mahalanobis - log_volume)
+
+
+def embed(points: Any, kernel: Kernel, weights: Any = None) -> Any:
+    """Mean embedding of a sample.
+
+    Parameters
+    ----------
+    points : points (n, ...)
+        An array, a sequence, a mapping of parts, or a pandas or polars frame.
+    kernel : Kernel
+    weights : array (n,) or (m, n), optional
+        Equal weights 1/n if not given; may be negative and need not sum to one. A matrix makes a
+        :class:`Batch` of m embeddings over the same points.
+
+    Returns
+    -------
+    Embedding, or Batch for a matrix of weights
+
+    Examples
+    --------
+    >>> from kernelbayes import Gaussian, embed
+    >>> embed([0.0, 1.0, 2.0], Gaussian(1.0))
+    Embedding(3 points, mass 1, Gaussian(bandwidth=1.0))
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
+    names = column_names(points)
+    points = kernel.points(points, "points")
+    n = count(points)
+    template = kernel.diag(take(points, slice(0, 1)))  # the kind and precision of kernel values
+    if weights is None:
+        weights = namespace(template).ones_like(template) / n
+        weights = namespace(weights).broadcast_to(weights, (n,))
+    else:
+        weights = as_floats(weights, "weights")
+        weights = weights if _same_kind(weights, template) else like(weights, template)
+    if weights.ndim not in (1, 2) or weights.shape[-1] != n or 0 in weights.shape:
+        raise ValueError(
+            f"weights must have shape ({n},), one per point, or (m, {n}) for a batch, "
+            f"got {tuple(weights.shape)}"
+        )
+    if weights.ndim == 2:
+        return Batch(points, weights, kernel, names)
+    return Embedding(points, weights, kernel, names)
+
+
+def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
+    r"""Squared maximum mean discrepancy, the squared RKHS distance of two embeddings.
+
+    .. math:: \mathrm{MMD}^2 = \|\mu - \nu\|^2
+              = \langle\mu,\mu\rangle - 2\langle\mu,\nu\rangle + \langle\nu,\nu\rangle
+
+    Parameters
+    ----------
+    mu, nu : embeddings of the same kernel
+    unbiased : bool
+        Leave out the terms k(x_i, x_i), so that the expectation over samples is the squared
+        distance of the distributions; the estimate may then be negative. For two Embeddings.
+
+    Returns
+    -------
+    array
+        A number, (m,) with a batch, (m, m') between two batches.
+
+    Examples
+    --------
+    >>> from kernelbayes import Linear, embed, mmd2
+    >>> float(mmd2(embed([0.0, 2.0], Linear()), embed([4.0], Linear())))
+    9.0
+    """
+    check_same_kernel(mu, nu)
+    if unbiased:
+        if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
+            raise TypeError("the unbiased estimate is for two Embeddings of samples")
+        return _off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu.inner(nu)
+    if isinstance(mu, Embedding) and isinstance(nu, Embedding):
+        if mu.points is nu.points:  # subtract before squaring: no cancellation
+            return (mu - nu)._squared_norm()
+        if mu.kernel.finite:
+            return namespace(mu.features).sum((mu.features - nu.features) ** 2)
+    first, second, cross = mu._squared_norm(), nu._squared_norm(), mu.inner(nu)
+    if isinstance(mu, Batch) and isinstance(nu, Batch):
+        first = first[:, None]
+    xp = namespace(cross)
+    return xp.clip(first + second - 2.0 * cross, min=0.0)  # only rounding can make it negative
+
+
+def mmd(mu: MeanElement, nu: MeanElement) -> Array:
+    """Maximum mean discrepancy: the RKHS distance of two embeddings (not squared).
+
+    Zero only for equal distributions if the kernel is characteristic. See :func:`mmd2`.
+    """
+    squared = mmd2(mu, nu)
+    return namespace(squared).sqrt(squared)
+
+
+def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
+    """Raise unless both are embeddings of one RKHS."""
+    if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
+        other = nu if isinstance(mu, MeanElement) else mu
+        raise TypeError(f"an embedding is needed, got {type(other).__name__}; use embed(...)")
+    first, second = mu.kernel, nu.kernel
+    if first != second:
+        raise ValueError(
+            f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
+            "embed both with the same kernel"
+        )
+
+
+def _off_diagonal(mu: Embedding) -> Array:
+    """Sum over i != j of w_i w_j k(x_i, x_j), rescaled to the full mass."""
+    xp = namespace(mu.weights)
+    squares = xp.sum(mu.weights**2)
+    rest = mu.mass**2 - squares
+    if not float(rest) > epsilon(mu.weights) * float(squares):
+        raise ValueError("the unbiased estimate needs at least two points on each side")
+    diagonal = xp.sum(mu.weights**2 * mu.kernel.diag(mu.points))
+    return (mu._squared_norm() - diagonal) * mu.mass**2 / rest
+
+
+def _chunks(X: Points, over: Array) -> Iterator[Points]:
+    for rows in row_blocks(count(X), int(over.shape[-1])):
+        yield take(X, rows)
+
+
+def _same_kind(a: Array, b: Array) -> bool:
+    return is_array_api_obj(a) and type(a) is type(b) and a.dtype == b.dtype

@@ -1,0 +1,410 @@
+"""Kernels beyond vectors: categories, matrices, rotations, images, strings, and your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+from scipy.spatial.transform import Rotation as SpatialRotation
+from sklearn.feature_extraction.text import CountVectorizer
+
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    as_array,
+    as_floats,
+    column_names,
+    count,
+    is_frame,
+    like,
+    namespace,
+    row_blocks,
+    take,
+    to_numpy,
+)
+from kernelbayes.kernels.base import Kernel, scalar
+from kernelbayes.kernels.stationary import _Radial
+from kernelbayes.kernels.vector import intersection
+
+
+@dataclass(frozen=True, eq=False)
+class Delta(Kernel):
+    r"""Delta kernel, for categories.
+
+    .. math:: k(x, y) = 1 \text{ if } x = y \text{ else } 0
+
+    Characteristic on any finite or countable set: an embedding is a table of probabilities, and
+    every kernel rule becomes the rule for tables. Points are numbers, strings or any values that
+    NumPy can compare; points with several columns are equal when all columns are.
+
+    Examples
+    --------
+    >>> from kernelbayes import Delta
+    >>> Delta()(["a", "b", "a"], ["a"])
+    array([[1.],
+           [0.],
+           [1.]])
+    """
+
+    def _points(self, X: Any, name: str) -> Points:
+        X = as_array(X, name)
+        if X.ndim == 0 or X.shape[0] == 0:
+            raise ValueError(f"{name} is empty; expected n categories")
+        if isinstance(X, np.ndarray) and X.dtype.kind == "O":
+            missing = X != X  # NaN differs from itself
+            if np.any([value is None for value in X.flat]) or np.any(missing.astype(bool)):
+                raise ValueError(f"{name} has missing categories; drop or name them first")
+        elif not isinstance(X, np.ndarray) or X.dtype.kind == "f":
+            xp = namespace(X)
+            if xp.isdtype(X.dtype, "real floating") and bool(xp.any(xp.isnan(X))):
+                raise ValueError(f"{name} has NaN entries; drop or name them first")
+        return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        xp = namespace(X, Y)
+        if isinstance(X, np.ndarray):
+            X, Y = _codes(X, Y)
+        equal = X[:, None, ...] == Y[None, :, ...]
+        if equal.ndim > 2:
+            equal = xp.all(equal, axis=tuple(range(2, equal.ndim)))
+        return xp.astype(equal, xp.float64)
+
+    def _diag(self, X: Points) -> Array:
+        return namespace(X).ones(X.shape[0], dtype=namespace(X).float64)
+
+
+def _codes(X: np.ndarray[Any, Any], Y: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Integer codes such that two points are equal exactly when their codes are."""
+    together = np.concatenate([X, Y]) if X is not Y else X
+    try:
+        together = together.reshape(len(together), -1)
+        columns = [np.unique(column, return_inverse=True)[1] for column in together.T]
+    except TypeError as error:
+        raise TypeError("categories of mixed types cannot be compared; use one type") from error
+    codes = columns[0]
+    for column in columns[1:]:  # combine two columns at a time, so that codes never overflow
+        pairs = codes.astype(np.int64) * (int(column.max()) + 1) + column
+        codes = np.unique(pairs, return_inverse=True)[1]
+    return codes[: len(X)], codes[-len(Y) :]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace(Kernel):
+    r"""Trace kernel, for matrices.
+
+    .. math:: k(A, B) = \mathrm{Tr}(A B^\top)
+
+    Points are an (n, p, q) array. The linear kernel of the entries, hence not characteristic: an
+    embedding is the mean matrix, from which a rotation is decoded by projection (KBR13 section
+    5.3). For a characteristic kernel on rotations use :class:`Rotation`.
+
+    Examples
+    --------
+    >>> from kernelbayes import Trace
+    >>> Trace()([[[1.0, 0.0], [0.0, 1.0]]], [[[2.0, 5.0], [5.0, 3.0]]])
+    array([[5.]])
+    """
+
+    @property
+    def finite(self) -> bool:
+        """True: the features are the entries."""
+        return True
+
+    def _points(self, X: Any, name: str) -> Points:
+        X = as_floats(X, name)
+        if X.ndim != 3 or 0 in X.shape:
+            raise ValueError(f"{name} must be matrices of shape (n, p, q), got {tuple(X.shape)}")
+        return X
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        return self._features(X) @ self._features(Y).T
+
+    def _diag(self, X: Points) -> Array:
+        return namespace(X).sum(X * X, axis=(1, 2))
+
+    def _features(self, X: Points) -> Array:
+        return namespace(X).reshape(X, (X.shape[0], -1))
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation(_Radial):
+    r"""Kernel on the rotation group SO(3).
+
+    .. math:: k(A, B) = \exp\left(-\frac{\|A - B\|_F^2}{2 h^2}\right)
+              = \exp\left(-\frac{3 - \mathrm{Tr}(A B^\top)}{h^2}\right)
+
+    Points are (n, 3, 3) rotation matrices or a :class:`scipy.spatial.transform.Rotation`. The
+    Gaussian kernel of the entries, restricted to a compact set, hence characteristic on SO(3);
+    the same from the left and the right, k(RA, RB) = k(AR, BR) = k(A, B).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import Rotation
+    >>> Rotation(1.0)(np.eye(3)[None])
+    array([[1.]])
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", scalar(self.bandwidth, "bandwidth"))
+
+    def _points(self, X: Any, name: str) -> Points:
+        if isinstance(X, SpatialRotation):
+            X = np.atleast_3d(X.as_matrix()).reshape(-1, 3, 3)
+        X = as_floats(X, name)
+        if X.ndim != 3 or X.shape[1:] != (3, 3) or X.shape[0] == 0:
+            raise ValueError(f"{name} must be rotations of shape (n, 3, 3), got {tuple(X.shape)}")
+        A = np.asarray(to_numpy(X), dtype=np.float64)
+        off = np.abs(A @ A.swapaxes(1, 2) - np.eye(3)).max(axis=(1, 2))
+        bad = np.flatnonzero((off > 1e-3) | (np.linalg.det(A) < 0))
+        if bad.size:
+            raise ValueError(
+                f"{name}[{bad[0]}] is not a rotation matrix ({bad.size} of {len(A)} are not); "
+                "project each on SO(3) by its singular value decomposition first"
+            )
+        return X
+
+    def _coordinates(self, X: Points) -> Array:
+        return namespace(X).reshape(X, (X.shape[0], 9)) / self.bandwidth
+
+    def _dimension(self, _: Points) -> int:
+        raise ValueError("Rotation has one bandwidth; per_dimension=True makes no sense for it")
+
+    def _profile(self, E: Array) -> Array:
+        return namespace(E).exp(E)
+
+
+@dataclass(frozen=True, eq=False)
+class SpatialPyramid(Kernel):
+    r"""Spatial pyramid match kernel, for images (Lazebnik, Schmid and Ponce 2006).
+
+    .. math:: k(x, y) = 2^{-L} I_0(x, y) + \sum_{l=1}^{L} 2^{l-L-1} I_l(x, y)
+
+    where I_l is the intersection of the intensity histograms in each cell of a 2^l x 2^l grid,
+    normalised so that k(x, x) = 1. Points are images (n, height, width) or (n, height, width,
+    channels) with values in [low, high]. Positive definite; sees where in the image intensities
+    occur down to the finest cells and nothing finer, so small shifts do little. Use it for camera
+    frames when no learned features are at hand.
+
+    Parameters
+    ----------
+    levels : int
+        L, the finest grid is 2^L x 2^L.
+    bins : int
+        Bins of each histogram.
+    low, high : float
+        Range of the pixel values; values outside are an error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import SpatialPyramid
+    >>> images = np.stack([np.zeros((8, 8)), np.ones((8, 8)), np.eye(8)])
+    >>> SpatialPyramid(levels=1, bins=2)(images)
+    array([[1.   , 0.   , 0.875],
+           [0.   , 1.   , 0.125],
+           [0.875, 0.125, 1.   ]])
+    """
+
+    levels: int = 2
+    bins: int = 16
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.levels < 0 or self.bins < 2:
+            raise ValueError(f"levels must be >= 0 and bins >= 2, got {self.levels}, {self.bins}")
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low} and {self.high}")
+
+    def _points(self, X: Any, name: str) -> Points:
+        X = as_floats(X, name)
+        if X.ndim not in (3, 4) or 0 in X.shape:
+            raise ValueError(
+                f"{name} must be images (n, height, width) or (n, height, width, channels), "
+                f"got {tuple(X.shape)}"
+            )
+        if min(X.shape[1:3]) < 2**self.levels:
+            raise ValueError(
+                f"images of {tuple(X.shape[1:3])} pixels cannot have {self.levels} levels"
+            )
+        xp = namespace(X)
+        if float(xp.min(X)) < self.low or float(xp.max(X)) > self.high:
+            raise ValueError(
+                f"{name} has pixels outside [{self.low}, {self.high}]: set low and high"
+            )
+        return X
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        return intersection(self._histograms(X), self._histograms(Y))
+
+    def _self(self, X: Points) -> Array:
+        H = self._histograms(X)
+        return intersection(H, H)
+
+    def _diag(self, X: Points) -> Array:
+        return namespace(X).sum(self._histograms(X), axis=1)
+
+    def _histograms(self, X: Points) -> Array:
+        """Weighted cell histograms of all levels side by side, (n, cells x channels x bins)."""
+        images = to_numpy(X)
+        images = images[..., None] if images.ndim == 3 else images
+        unit = (images - self.low) / (self.high - self.low)
+        codes = np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
+        n, height, width, channels = codes.shape
+        finest = 2**self.levels
+        row = np.arange(height) * finest // height
+        column = np.arange(width) * finest // width
+        cell = (row[:, None] * finest + column[None, :])[None, :, :, None]
+        index = ((np.arange(n)[:, None, None, None] * finest**2 + cell) * channels) + np.arange(
+            channels
+        )
+        H = np.bincount(
+            (index * self.bins + codes).ravel(), minlength=n * finest**2 * channels * self.bins
+        ).reshape(n, finest, finest, channels * self.bins)
+        H = H / (height * width * channels)
+        levels = []
+        for level in range(self.levels, -1, -1):
+            weight = 2.0 ** (level - self.levels - 1) if level else 2.0**-self.levels
+            levels.append(weight * H.reshape(n, -1))
+            if level:
+                half = 2 ** (level - 1)
+                H = H.reshape(n, half, 2, half, 2, -1).sum(axis=(2, 4))
+        return like(np.concatenate(levels, axis=1), X)
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum(Kernel):
+    r"""Spectrum kernel, for strings (Leslie, Eskin and Noble 2002).
+
+    .. math:: k(s, t) = \sum_{u \in A^k} \#_u(s) \, \#_u(t)
+
+    the inner product of the counts of all substrings of length k; with ``normalized=True`` the
+    cosine between them, so that long strings do not dominate. Positive definite; tells strings
+    apart by their k-mer counts only. Use k = 3 to 5 for DNA and proteins, 2 to 4 for words.
+
+    Examples
+    --------
+    >>> from kernelbayes import Spectrum
+    >>> Spectrum(2)(["abab", "ba"], ["ab"])
+    array([[2.],
+           [0.]])
+    """
+
+    k: int = 3
+    normalized: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, int | np.integer) or self.k < 1:
+            raise ValueError(f"k must be a positive integer, got {self.k!r}")
+
+    def _points(self, X: Any, name: str) -> Points:
+        if isinstance(X, str):
+            raise TypeError(
+                f"{name} must be a sequence of strings, got one string: wrap it in a list"
+            )
+        X = as_array(X, name).ravel() if is_frame(X) else X
+        strings = [str(s) for s in X if isinstance(s, str)]
+        if not strings or len(strings) != len(X):
+            raise TypeError(f"{name} must be a non-empty sequence of strings")
+        return strings
+
+    def _substrings(self, s: str) -> list[str]:
+        return [s[i : i + self.k] for i in range(len(s) - self.k + 1)]
+
+    def _counts(self, strings: list[str]) -> Any:
+        try:
+            return CountVectorizer(analyzer=self._substrings).fit_transform(strings).astype(float)
+        except ValueError:  # every string is shorter than k: no substrings at all
+            import scipy.sparse
+
+            return scipy.sparse.csr_matrix((len(strings), 1))
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        counts = self._counts([*X, *Y])
+        G = (counts[: len(X)] @ counts[len(X) :].T).toarray()
+        if self.normalized:
+            norms = np.sqrt(_row_squares(counts))
+            norms[norms == 0.0] = 1.0
+            G /= norms[: len(X), None]
+            G /= norms[None, len(X) :]
+        return G
+
+    def _diag(self, X: Points) -> Array:
+        squares = _row_squares(self._counts(X))
+        return (squares > 0).astype(float) if self.normalized else squares
+
+
+def _row_squares(counts: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(counts.multiply(counts).sum(axis=1)).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(Kernel):
+    """Your own kernel, from any function of two sets of points.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(X, Y) -> (n, m)``, symmetric and positive semi-definite. It receives the points
+        as they were given: an array with its own shape, or a list.
+    diagonal : callable, optional
+        ``diagonal(X) -> (n,)``; otherwise it is read off small Gram matrices.
+
+    A precomputed Gram matrix is a kernel on indices: ``Custom(lambda i, j: G[i][:, j])`` on points
+    ``np.arange(n)``. Check your kernel with :func:`kernelbayes.laws.check_kernel`. Two such kernels
+    are equal when they hold the same function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import Custom
+    >>> G = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> Custom(lambda i, j: G[i][:, j])(np.array([0, 1, 1]), np.array([0]))
+    array([[2.],
+           [1.],
+           [1.]])
+    """
+
+    function: Callable[[Any, Any], Array]
+    diagonal: Callable[[Any], Array] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"function must be callable, got {type(self.function).__name__}")
+
+    def _points(self, X: Any, name: str) -> Points:
+        X = as_array(X, name) if is_frame(X) else X
+        if is_array_api_obj(X) and X.ndim == 0:
+            raise ValueError(f"{name} must be n points, got a single number")
+        X = X if is_array_api_obj(X) or column_names(X) else list(X)
+        if count(X) == 0:
+            raise ValueError(f"{name} is empty; at least one point is needed")
+        return X
+
+    def check_pair(self, X: Points, Y: Points) -> None:
+        """Leave it to the function to refuse points that do not go together."""
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        G = as_floats(self.function(X, Y), "the Gram matrix of Custom")
+        expected = (count(X), count(Y))
+        if tuple(G.shape) != expected:
+            raise ValueError(
+                f"Custom's function must return shape {expected}, got {tuple(G.shape)}"
+            )
+        return G.copy() if isinstance(G, np.ndarray) else G  # it may be the user's own matrix
+
+    def _diag(self, X: Points) -> Array:
+        if self.diagonal is not None:
+            diag = as_floats(self.diagonal(X), "the diagonal of Custom")
+            if tuple(diag.shape) != (count(X),):
+                raise ValueError(f"Custom's diagonal must have shape ({count(X)},)")
+            return diag.copy() if isinstance(diag, np.ndarray) else diag
+        parts = []
+        for rows in row_blocks(count(X), 1, entries=64):
+            G = self._cross(take(X, rows), take(X, rows))
+            parts.append(namespace(G).linalg.diagonal(G))
+        return namespace(*parts).concat(parts)

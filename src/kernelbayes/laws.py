@@ -1,0 +1,146 @@
+"""Laws that every kernel and every embedding obeys, to run on your own.
+
+``check_kernel(kernel, points)`` raises an AssertionError that says which law is broken and by how
+much. The library's own kernels are tested with it on random points.
+
+>>> from kernelbayes import Gaussian, laws
+>>> laws.check_kernel(Gaussian(1.0) + 2.0 * Gaussian(0.1), [0.0, 1.0, 1.0, 3.0])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Points, count, epsilon, namespace, take, to_numpy
+from kernelbayes.embedding import Embedding, embed, mmd2
+from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
+
+
+def check_kernel(kernel: Kernel, points: Any) -> None:
+    """Check the laws of a positive semi-definite kernel on some points.
+
+    Exact symmetry; the diagonal is exactly ``diag``; k(X, Y) agrees with k(X) and with its
+    transpose; positive semi-definite; Cauchy-Schwarz; the order of rows does not matter; composite
+    kernels agree with their definition; features reproduce the kernel; float32 and float64 agree.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : points (n, ...)
+        A few dozen points of the space, duplicates welcome.
+
+    Raises
+    ------
+    AssertionError
+        With the law that is broken.
+    """
+    X = kernel.points(points)
+    _check_values(kernel, X)
+    _check_definition(kernel, X)
+    if isinstance(X, np.ndarray) and X.dtype == np.float64:
+        single = to_numpy(kernel(X.astype(np.float32)))
+        rounded = to_numpy(kernel(X.astype(np.float32).astype(np.float64)))
+        scale = max(1.0, float(np.abs(rounded).max()))
+        # float32 kernels may lose half the digits where points spread over many bandwidths.
+        _close(single, rounded, 4.0 * scale * epsilon(single) ** 0.5, "float32 = float64")
+
+
+def _check_values(kernel: Kernel, X: Points) -> None:
+    n = count(X)
+    G = to_numpy(kernel(X))
+    diag = to_numpy(kernel.diag(X))
+    assert G.shape == (n, n), f"k(X) must have shape ({n}, {n}), got {G.shape}"
+    assert diag.shape == (n,), f"diag(X) must have shape ({n},), got {diag.shape}"
+    assert np.all(np.isfinite(G)), "k(X) has NaN or infinite entries"
+    assert np.array_equal(G, G.T), "k(X) must be exactly symmetric"
+    assert np.array_equal(np.diagonal(G), diag), "the diagonal of k(X) must be exactly diag(X)"
+    tolerance = _tolerance(kernel, X, G)
+    copy = take(X, np.arange(n))
+    _close(to_numpy(kernel(X, copy)), G, tolerance, "k(X, Y) = k(X) for Y a copy of X")
+    half = slice(0, max(1, n // 2))
+    cross = to_numpy(kernel(take(X, half), X))
+    _close(cross, G[half], tolerance, "k of some rows = some rows of k")
+    _close(to_numpy(kernel(X, take(X, half))), cross.T, tolerance, "k(X, Y) = k(Y, X)^T")
+    smallest = float(np.linalg.eigvalsh(G.astype(np.float64)).min())
+    largest = float(diag.max(initial=0.0))
+    assert smallest >= -n * tolerance, f"not positive semi-definite: eigenvalue {smallest:.3e}"
+    assert diag.min() >= 0, "k(x, x) must not be negative"
+    excess = float((np.abs(G) - np.sqrt(np.outer(diag, diag))).max())
+    assert excess <= tolerance + 1e-12 * largest, f"Cauchy-Schwarz is broken by {excess:.3e}"
+    order = np.random.default_rng(0).permutation(n)
+    permuted = to_numpy(kernel(take(X, order)))
+    _close(permuted, G[np.ix_(order, order)], tolerance, "the order of rows does not matter")
+
+
+def _check_definition(kernel: Kernel, X: Points) -> None:
+    """Agreement of composite kernels, at every depth, with the formulas that define them."""
+    G = kernel(X)
+    tolerance = _tolerance(kernel, X, to_numpy(G))
+    match kernel:
+        case Sum(left=left, right=right):
+            expected, children = left(X) + right(X), [(left, X), (right, X)]
+        case Product(left=left, right=right):
+            expected, children = left(X) * right(X), [(left, X), (right, X)]
+        case Scaled(factor=factor, kernel=inner):
+            expected, children = factor * inner(X), [(inner, X)]
+        case Parts(parts=parts):
+            children = [(inner, kernel.part(X, key)) for key, inner in parts]
+            expected = np.prod([to_numpy(inner(part)) for inner, part in children], axis=0)
+        case _:
+            expected, children = G, []
+    _close(to_numpy(G), to_numpy(expected), tolerance, f"{type(kernel).__name__} = its definition")
+    for inner, part in children:
+        _check_definition(inner, inner.points(part))
+    if kernel.finite:
+        features = to_numpy(kernel.features(X))
+        _close(to_numpy(G), features @ features.T, tolerance, "k(X) = features(X) features(X)^T")
+
+
+def check_embedding(mu: Embedding) -> None:
+    """Check the laws of an embedding: evaluation, inner product, norm, algebra, distance.
+
+    Parameters
+    ----------
+    mu : Embedding
+        Of a few dozen points.
+
+    Raises
+    ------
+    AssertionError
+        With the law that is broken.
+    """
+    G, w = to_numpy(mu.kernel(mu.points)), to_numpy(mu.weights)
+    scale = float(np.abs(w).sum() ** 2 * max(1.0, np.abs(G).max()))
+    tolerance = 1e3 * len(w) * epsilon(mu.weights) ** _exponent(mu.kernel) * max(scale, 1.0)
+    _close(to_numpy(mu(mu.points)), G @ w, tolerance, "mu(X) = sum_i w_i k(X, x_i)")
+    _close(to_numpy(mu.inner(mu)), w @ G @ w, tolerance, "<mu, mu> = w^T K w")
+    _close(to_numpy(mu.norm()) ** 2, w @ G @ w, tolerance, "|mu|^2 = <mu, mu>")
+    _close(to_numpy(mu.mass), w.sum(), tolerance, "mass = sum of the weights")
+    nu = embed(take(mu.points, slice(0, max(1, len(w) // 2))), mu.kernel)
+    bound = float(mu.norm()) * float(nu.norm())
+    assert abs(float(mu.inner(nu))) <= bound + tolerance, "Cauchy-Schwarz is broken"
+    _close(to_numpy((mu + nu).inner(nu)), mu.inner(nu) + nu.inner(nu), tolerance, "linearity")
+    _close(to_numpy((3.0 * mu).norm()), 3.0 * float(mu.norm()), tolerance, "|c mu| = c |mu|")
+    _close(to_numpy(mmd2(mu, nu)), (mu - nu).inner(mu - nu), tolerance, "MMD = |mu - nu|")
+    _close(to_numpy(mmd2(mu, mu)), 0.0, tolerance, "MMD(mu, mu) = 0")
+
+
+def _exponent(kernel: Kernel) -> float:
+    return 0.5 if kernel.finite else 1.0  # an approximation carries the square root of rounding
+
+
+def _tolerance(kernel: Kernel, X: Points, G: np.ndarray[Any, Any]) -> float:
+    """Allow the square root of the precision, relative to the size of the kernel's values.
+
+    That is what radial kernels promise when points spread over many bandwidths.
+    """
+    diag: Array = kernel.diag(X)
+    eps = float(namespace(diag).finfo(diag.dtype).eps)
+    return float(4.0 * eps**0.5 * max(1.0, float(np.abs(G).max())))
+
+
+def _close(found: Any, expected: Any, tolerance: float, law: str) -> None:
+    error = float(np.max(np.abs(np.asarray(found, float) - to_numpy(expected))))
+    assert error <= tolerance, f"{law}: off by {error:.3e}, allowed {tolerance:.3e}"
