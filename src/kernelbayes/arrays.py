@@ -67,6 +67,16 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     return np.asarray(x)
 
 
+def to_float(x: Array) -> float:
+    """Python float of a 0-d array of any kind."""
+    return float(to_numpy(x))
+
+
+def transpose(x: Array) -> Array:
+    """Transpose of a matrix; a vector stays as it is."""
+    return x.T if x.ndim == 2 else x
+
+
 def like(values: Any, template: Array) -> Array:
     """Return ``values`` as an array of the template's kind, floating type and device."""
     xp = namespace(template)

@@ -41,6 +41,8 @@ from kernelbayes.arrays import (
     row_blocks,
     sum_over_rows,
     take,
+    to_float,
+    transpose,
 )
 from kernelbayes.kernels import Gaussian, Kernel
 
@@ -107,12 +109,16 @@ class _Weighted(MeanElement):
         self.kernel.check_pair(X, self.points)
         xp = namespace(self.weights)
         if self.kernel.finite:
-            values = (self.kernel.features(c) @ self.features.T for c in _chunks(X, self.features))
+            values = (
+                self.kernel.features(c) @ transpose(self.features)
+                for c in _chunks(X, self.features)
+            )
         else:
             values = (
-                self.kernel(c, self.points) @ self.weights.T for c in _chunks(X, self.weights)
+                self.kernel(c, self.points) @ transpose(self.weights)
+                for c in _chunks(X, self.weights)
             )
-        return xp.concat(list(values), axis=0).T
+        return transpose(xp.concat(list(values), axis=0))
 
     @cached_property
     def features(self) -> Array:
@@ -131,10 +137,10 @@ class _Weighted(MeanElement):
         """
         check_same_kernel(self, other)
         if isinstance(other, _Weighted) and self.kernel.finite:
-            return self.features @ other.features.T
+            return self.features @ transpose(other.features)
         # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
         values = other(self.points)
-        return self.weights @ values.T
+        return self.weights @ transpose(values)
 
     def _squared_norm(self) -> Array:
         xp = namespace(self.weights)
@@ -195,7 +201,7 @@ class Embedding(_Weighted):
         return count(self.points)
 
     def __repr__(self) -> str:
-        return f"Embedding({len(self)} points, mass {float(self.mass):.4g}, {self.kernel!r})"
+        return f"Embedding({len(self)} points, mass {to_float(self.mass):.4g}, {self.kernel!r})"
 
     def __add__(self, other: Embedding) -> Embedding:
         if not isinstance(other, Embedding):
@@ -280,10 +286,10 @@ class GaussianEmbedding(MeanElement):
                 f"{tuple(cov.shape)}"
             )
         xp = namespace(cov)
-        scale = float(xp.max(xp.abs(cov)))
-        if float(xp.max(xp.abs(cov - cov.T))) > 1e-6 * scale:
+        scale = to_float(xp.max(xp.abs(cov)))
+        if to_float(xp.max(xp.abs(cov - cov.T))) > 1e-6 * scale:
             raise ValueError("cov must be symmetric")
-        if scale > 0 and float(xp.min(xp.linalg.eigvalsh(cov))) < -1e-6 * scale:
+        if scale > 0 and to_float(xp.min(xp.linalg.eigvalsh(cov))) < -1e-6 * scale:
             raise ValueError("cov must be positive semi-definite; it has a negative eigenvalue")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", cov)
@@ -431,7 +437,7 @@ def _off_diagonal(mu: Embedding) -> Array:
     xp = namespace(mu.weights)
     squares = xp.sum(mu.weights**2)
     rest = mu.mass**2 - squares
-    if not float(rest) > epsilon(mu.weights) * float(squares):
+    if not to_float(rest) > epsilon(mu.weights) * to_float(squares):
         raise ValueError("the unbiased estimate needs at least two points on each side")
     diagonal = xp.sum(mu.weights**2 * mu.kernel.diag(mu.points))
     return (mu._squared_norm() - diagonal) * mu.mass**2 / rest

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, count, epsilon, namespace, take, to_numpy
+from kernelbayes.arrays import Array, Points, count, epsilon, namespace, take, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed, mmd2
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
 
@@ -119,10 +119,10 @@ def check_embedding(mu: Embedding) -> None:
     _close(to_numpy(mu.norm()) ** 2, w @ G @ w, tolerance, "|mu|^2 = <mu, mu>")
     _close(to_numpy(mu.mass), w.sum(), tolerance, "mass = sum of the weights")
     nu = embed(take(mu.points, slice(0, max(1, len(w) // 2))), mu.kernel)
-    bound = float(mu.norm()) * float(nu.norm())
-    assert abs(float(mu.inner(nu))) <= bound + tolerance, "Cauchy-Schwarz is broken"
+    bound = to_float(mu.norm()) * to_float(nu.norm())
+    assert abs(to_float(mu.inner(nu))) <= bound + tolerance, "Cauchy-Schwarz is broken"
     _close(to_numpy((mu + nu).inner(nu)), mu.inner(nu) + nu.inner(nu), tolerance, "linearity")
-    _close(to_numpy((3.0 * mu).norm()), 3.0 * float(mu.norm()), tolerance, "|c mu| = c |mu|")
+    _close(to_numpy((3.0 * mu).norm()), 3.0 * to_float(mu.norm()), tolerance, "|c mu| = c |mu|")
     _close(to_numpy(mmd2(mu, nu)), (mu - nu).inner(mu - nu), tolerance, "MMD = |mu - nu|")
     _close(to_numpy(mmd2(mu, mu)), 0.0, tolerance, "MMD(mu, mu) = 0")
 

@@ -52,6 +52,7 @@ from kernelbayes.arrays import (
     epsilon,
     namespace,
     threads_for,
+    to_float,
 )
 
 RESCUE_FACTOR = 10.0
@@ -234,7 +235,7 @@ class Dense(Gram):
         xp = namespace(self.G)
         DG = d[:, None] * self.G
         M = DG @ DG + ridge * xp.eye(self.n, dtype=DG.dtype)
-        condition = float(xp.linalg.matrix_norm(M, ord=1)) / ridge
+        condition = to_float(xp.linalg.matrix_norm(M, ord=1)) / ridge
         diagnostics = Diagnostics(self.n, ridge, ridge, 0, condition)
 
         def solve(B: Array) -> Array:
@@ -301,7 +302,7 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
     n = A.shape[0]
     xp = namespace(A)
     diag = xp.linalg.diagonal(A)
-    largest = float(xp.max(diag)) if n else 0.0
+    largest = to_float(xp.max(diag)) if n else 0.0
     if not math.isfinite(largest):
         raise ValueError("the Gram matrix has NaN or infinite entries; check the kernel's scale")
     bound = max(RESCUE_BOUND * largest, ridge)
@@ -367,7 +368,7 @@ def _condition(A: Array, L: Array, ridge: float) -> float:
         return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
     xp = namespace(L)
     diag = xp.linalg.diagonal(L)
-    return float(xp.max(diag) / xp.min(diag)) ** 2
+    return to_float(xp.max(diag) / xp.min(diag)) ** 2
 
 
 def _square_solver(C: Array, ridge: float) -> tuple[Callable[[Array], Array], Diagnostics]:

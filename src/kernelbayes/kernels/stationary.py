@@ -6,8 +6,9 @@ Their Gram matrix is one product of augmented matrices,
     -|u - v|^2 / 2 = [u, -|u|^2/2, 1] . [v, 1, -|v|^2/2],
 
 and elementwise work on cache-sized tiles; the symmetric matrix computes only its lower half.
-The product loses digits when the points spread over many bandwidths; then the differences are
-taken directly, so that no value is off by more than the square root of the machine precision.
+The product loses digits when the points spread over many bandwidths, or when the profile has a
+kink at zero; then the differences are taken directly, so that no value is off by more than the
+square root of the machine precision.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from kernelbayes.arrays import (
     row_blocks,
     take,
     threads_for,
+    to_float,
     to_numpy,
 )
 from kernelbayes.kernels.base import Kernel, mirror, positive, scalar
@@ -145,11 +147,17 @@ class _Radial(_Bandwidth):
     def _profile(self, E: Array) -> Array:
         """Kernel values for exponents E <= 0; the profile at 0 is 1."""
 
+    @property
+    def _smooth(self) -> bool:
+        """Whether the profile at 0 has a derivative; if not, distances are taken directly."""
+        return True
+
     def _cross(self, X: Points, Y: Points) -> Array:
-        return radial_cross(self._coordinates(X), self._coordinates(Y), self._profile)
+        U, V = self._coordinates(X), self._coordinates(Y)
+        return radial_cross(U, V, self._profile, self._smooth)
 
     def _self(self, X: Points) -> Array:
-        return radial_self(self._coordinates(X), self._profile)
+        return radial_self(self._coordinates(X), self._profile, self._smooth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +208,10 @@ class Matern(_Radial):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "nu", scalar(self.nu, "nu"))
+
+    @property
+    def _smooth(self) -> bool:
+        return self.nu >= 1.0
 
     def _profile(self, E: Array) -> Array:
         xp = namespace(E)
@@ -336,25 +348,25 @@ class Laplace(_Bandwidth):
 # --- radial Gram matrices ------------------------------------------------------------------------
 
 
-def radial_cross(U: Array, V: Array, profile: Any) -> Array:
+def radial_cross(U: Array, V: Array, profile: Any, smooth: bool = True) -> Array:
     """Return profile(-|u_i - v_j|^2 / 2) as an (n, m) matrix."""
     if not isinstance(U, np.ndarray):
-        return profile(_exponents(U, V))
+        return profile(_exponents(U, V, smooth))
     G = np.empty((len(U), len(V)), dtype=np.result_type(U, V))
-    exponents = _tile_exponents(U, V)
+    exponents = _tile_exponents(U, V, smooth)
     with threads_for(2.0 * U.shape[1] * G.size), np.errstate(under="ignore"):
         for rows, columns in product(_tiles(len(U), len(V)), _tiles(len(V), len(U))):
             G[rows, columns] = profile(exponents(rows, columns))
     return G
 
 
-def radial_self(U: Array, profile: Any) -> Array:
+def radial_self(U: Array, profile: Any, smooth: bool = True) -> Array:
     """Symmetric (n, n) matrix of profile(-|u_i - u_j|^2 / 2); only the lower half is computed."""
     if not isinstance(U, np.ndarray):
-        return mirror(profile(_exponents(U, U)), namespace(U).ones_like(U[:, 0]))
+        return mirror(profile(_exponents(U, U, smooth)), namespace(U).ones_like(U[:, 0]))
     n = len(U)
     G = np.empty((n, n), dtype=U.dtype)
-    exponents = _tile_exponents(U, U)
+    exponents = _tile_exponents(U, U, smooth)
     with threads_for(U.shape[1] * G.size), np.errstate(under="ignore"):
         for rows in _tiles(n, n):
             for columns in _tiles(rows.start, n):
@@ -375,7 +387,7 @@ def _expansion_is_safe(largest: float, eps: float) -> bool:
     return largest * eps <= math.sqrt(eps)
 
 
-def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any]) -> Any:
+def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any], smooth: bool) -> Any:
     """Return a function of row and column slices that gives a tile of -|u_i - v_j|^2 / 2."""
     with np.errstate(over="ignore", invalid="ignore"):
         centre = V.mean(axis=0)
@@ -383,7 +395,7 @@ def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any]) -> Any:
         B = A if U is V else V - centre
         a, b = (np.einsum("ij,ij->i", M, M) for M in (A, B))
         largest = float(max(a.max(), b.max()))
-    if not _expansion_is_safe(largest, epsilon(A)):
+    if not (smooth and _expansion_is_safe(largest, epsilon(A))):
 
         def direct(rows: slice, columns: slice) -> Array:
             E = cdist(U[rows], V[columns], "sqeuclidean")
@@ -401,13 +413,13 @@ def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any]) -> Any:
     return expanded
 
 
-def _exponents(U: Array, V: Array) -> Array:
+def _exponents(U: Array, V: Array, smooth: bool) -> Array:
     """Exponents (n, m) without work in place: for torch (differentiable) and the standard."""
     xp = namespace(U, V)
     centre = xp.mean(V, axis=0)
     A, B = U - centre, V - centre
     a, b = xp.sum(A * A, axis=1), xp.sum(B * B, axis=1)
-    if _expansion_is_safe(max(float(xp.max(a)), float(xp.max(b))), epsilon(A)):
+    if smooth and _expansion_is_safe(max(to_float(xp.max(a)), to_float(xp.max(b))), epsilon(A)):
         E = A @ B.T - 0.5 * a[:, None] - 0.5 * b[None, :]
         return xp.clip(E, max=0.0)
     E = xp.zeros((U.shape[0], V.shape[0]), dtype=U.dtype)

@@ -23,6 +23,7 @@ from kernelbayes.arrays import (
     namespace,
     row_blocks,
     take,
+    to_float,
     to_numpy,
 )
 from kernelbayes.kernels.base import Kernel, scalar
@@ -232,7 +233,7 @@ class SpatialPyramid(Kernel):
                 f"images of {tuple(X.shape[1:3])} pixels cannot have {self.levels} levels"
             )
         xp = namespace(X)
-        if float(xp.min(X)) < self.low or float(xp.max(X)) > self.high:
+        if to_float(xp.min(X)) < self.low or to_float(xp.max(X)) > self.high:
             raise ValueError(
                 f"{name} has pixels outside [{self.low}, {self.high}]: set low and high"
             )
