@@ -64,4 +64,4 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -2,7 +2,9 @@
 
 from kernelbayes import laws
 from kernelbayes.arrays import NumericalWarning
+from kernelbayes.conditional import ConditionalEmbedding
 from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, embed, mmd, mmd2
+from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.kernels import (
     Custom,
@@ -25,6 +27,9 @@ from kernelbayes.kernels import (
     Sum,
     Trace,
 )
+from kernelbayes.ratio import DensityRatio, density_ratio
+from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
+from kernelbayes.select import tune
 
 __version__ = "0.1.0.dev0"
 
@@ -62,6 +67,15 @@ __all__ = [
     "embed",
     "mmd",
     "mmd2",
+    # rules
+    "ConditionalEmbedding",
+    "DensityRatio",
+    "KernelBayesRule",
+    "bayes_rule",
+    "chain_rule",
+    "density_ratio",
+    "sum_rule",
+    "tune",
     # the rest
     "NumericalWarning",
     "laws",

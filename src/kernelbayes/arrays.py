@@ -81,7 +81,7 @@ def like(values: Any, template: Array) -> Array:
     """Return ``values`` as an array of the template's kind, floating type and device."""
     xp = namespace(template)
     if is_array_api_obj(values) and not isinstance(values, np.ndarray | np.generic):
-        return xp.astype(values, template.dtype)
+        return namespace(values, template).astype(values, template.dtype)
     return xp.asarray(to_numpy(values), dtype=template.dtype, device=device(template))
 
 
@@ -111,6 +111,13 @@ def multiply_into(a: Array, b: Array | float) -> Array:
     if isinstance(a, np.ndarray) and np.result_type(a, b) == a.dtype:
         return np.multiply(a, b, out=a)
     return a * b
+
+
+def exp_into(x: Array) -> Array:
+    """Return exp(x), in the memory of ``x`` where that is safe (NumPy, floating type)."""
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+        return np.exp(x, out=x)
+    return namespace(x).exp(x)
 
 
 # --- factorisations: SciPy under NumPy, native calls under torch ---------------------------------
@@ -172,27 +179,39 @@ def _controller() -> ThreadpoolController:
 
 
 class _OneThread:
-    """Reentrant, thread-safe switch to one BLAS thread: first in sets it, last out restores."""
+    """Reentrant switch to one BLAS thread: the Python thread that sets it also restores it.
+
+    BLAS threads are counted per process, and threadpoolctl lets one Python thread at a time change
+    the count. Others that enter meanwhile find it set; should the first leave before them, they go
+    on with all BLAS threads: slower, never wrong.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.owner: int | None = None
         self.depth = 0
         self.limits: Any = None
 
     def __enter__(self) -> None:
+        me = threading.get_ident()
         with self.lock:
-            if self.depth == 0 and any(
+            if self.owner is None and any(
                 lib.num_threads > 1 for lib in _controller().lib_controllers
             ):
+                self.owner = me
                 self.limits = _controller().limit(limits=1)
-            self.depth += 1
+                self.limits.__enter__()
+            if self.owner == me:
+                self.depth += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
+            if self.owner != threading.get_ident():
+                return
             self.depth -= 1
-            if self.depth == 0 and self.limits is not None:
-                self.limits.restore_original_limits()
-                self.limits = None
+            if self.depth == 0:
+                self.owner = None
+                self.limits.__exit__(None, None, None)
 
 
 _one_thread = _OneThread()
@@ -244,6 +263,9 @@ def as_array(X: Any, name: str = "X") -> Array:
         return X.to_numpy()
     if isinstance(X, Mapping):
         columns = [as_array(value, f"{name}[{key!r}]") for key, value in X.items()]
+        sizes = {key: count(column) for key, column in zip(X, columns, strict=True)}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"the parts of {name} must be aligned, got lengths {sizes}")
         xp = namespace(*columns)
         return xp.concat([c[:, None] if c.ndim == 1 else c for c in columns], axis=1)
     if is_array_api_obj(X) and not isinstance(X, np.generic):
@@ -262,6 +284,8 @@ def as_floats(X: Any, name: str = "X") -> Array:
     xp = namespace(X)
     if isinstance(X, np.ndarray) and X.dtype.kind not in "fbiuc":
         try:
+            if X.dtype.kind != "O":  # NumPy would turn dates and digits in strings into numbers
+                raise TypeError(f"{X.dtype} is not a number")
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(
@@ -306,7 +330,7 @@ def take(points: Points, index: slice | Sequence[int] | np.ndarray[Any, Any]) ->
     if isinstance(points, Mapping):
         return {name: take(part, index) for name, part in points.items()}
     if isinstance(index, slice):
-        return points[index]
+        return points[index, ...] if is_array_api_obj(points) else points[index]
     if is_array_api_obj(points):
         xp = namespace(points)
         return xp.take(points, xp.asarray(np.asarray(index), device=device(points)), axis=0)

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from array_api_compat import is_array_api_obj
+from array_api_compat import device, is_array_api_obj
 
 from kernelbayes.arrays import (
     Array,
@@ -45,6 +45,7 @@ from kernelbayes.arrays import (
     transpose,
 )
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.base import same_value
 
 
 class MeanElement(ABC):
@@ -80,13 +81,17 @@ class MeanElement(ABC):
 class _Weighted(MeanElement):
     """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
 
-    ``names`` are the column names of the frame the points came from, if any.
+    ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
+    how far the embedding can be trusted if a rule made it.
     """
 
     points: Points
     weights: Array
     kernel: Kernel
     names: tuple[str, ...] | None = field(default=None, repr=False)
+    diagnostics: Any = field(default=None, repr=False)
+
+    __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
 
     @property
     def mass(self) -> Array:
@@ -99,6 +104,19 @@ class _Weighted(MeanElement):
         xp = namespace(self.weights)
         squares = xp.sum(self.weights**2, axis=-1)
         return xp.where(squares > 0, self.mass**2 / xp.where(squares > 0, squares, 1.0), 0.0)
+
+    @property
+    def negative(self) -> Array:
+        """Share of negative weight: sum of ``|w_i|`` over w_i < 0, relative to all."""
+        xp = namespace(self.weights)
+        sizes = xp.abs(self.weights)
+        total = xp.sum(sizes, axis=-1)
+        share = 0.5 * (total - self.mass) / xp.where(total > 0, total, xp.ones_like(total))
+        return xp.clip(share, 0.0, 1.0)
+
+    def with_diagnostics(self, diagnostics: Any) -> Self:
+        """Return the same embedding with diagnostics attached."""
+        return replace(self, diagnostics=diagnostics)
 
     def __call__(self, X: Any) -> Array:
         """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
@@ -137,6 +155,7 @@ class _Weighted(MeanElement):
         """
         check_same_kernel(self, other)
         if isinstance(other, _Weighted) and self.kernel.finite:
+            namespace(self.features, other.features)
             return self.features @ transpose(other.features)
         # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
         values = other(self.points)
@@ -155,12 +174,15 @@ class _Weighted(MeanElement):
         scale = xp.sum(xp.abs(self.weights), axis=-1)
         if bool(xp.any(xp.abs(mass) <= 10.0 * epsilon(self.weights) * scale)):
             raise ValueError("the weights sum to zero, so they cannot be normalised to mass one")
-        return replace(self, weights=self.weights / mass[..., None])
+        return self._reweighted(self.weights / mass[..., None])
+
+    def _reweighted(self, weights: Array) -> Self:
+        return replace(self, weights=weights, diagnostics=None)  # they were of other weights
 
     def __mul__(self, factor: float) -> Self:
         if isinstance(factor, MeanElement | Kernel):
             return NotImplemented
-        return replace(self, weights=self.weights * factor)
+        return self._reweighted(self.weights * factor)
 
     def __rmul__(self, factor: float) -> Self:
         return self * factor
@@ -208,9 +230,10 @@ class Embedding(_Weighted):
             return NotImplemented
         check_same_kernel(self, other)
         if other.points is self.points:
-            return replace(self, weights=self.weights + other.weights)
+            return self._reweighted(self.weights + other.weights)
         weights = namespace(self.weights, other.weights).concat([self.weights, other.weights])
-        return replace(self, points=concatenate(self.points, other.points), weights=weights)
+        points = concatenate(self.points, other.points)
+        return replace(self, points=points, weights=weights, diagnostics=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +254,11 @@ class Batch(_Weighted):
 
     def __getitem__(self, index: int | slice) -> Any:
         """Return one Embedding for an integer, a Batch for a slice."""
+        diagnostics = None if self.diagnostics is None else self.diagnostics[index]
+        weights = self.weights[index, :]
         if isinstance(index, slice):
-            return replace(self, weights=self.weights[index, :])
-        return Embedding(self.points, self.weights[index, :], self.kernel, self.names)
+            return replace(self, weights=weights, diagnostics=diagnostics)
+        return Embedding(self.points, weights, self.kernel, self.names, diagnostics)
 
     def __iter__(self) -> Iterator[Embedding]:
         return (self[i] for i in range(len(self)))
@@ -245,9 +270,9 @@ class Batch(_Weighted):
         if not isinstance(other, _Weighted):
             return NotImplemented
         check_same_kernel(self, other)
-        if other.points is not self.points:
+        if not same_value(other.points, self.points):
             raise ValueError("batches are added over common points; these have points of their own")
-        return replace(self, weights=self.weights + other.weights)
+        return self._reweighted(self.weights + other.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +344,7 @@ class GaussianEmbedding(MeanElement):
     def _density(self, differences: Array, cov: Array) -> Array:
         xp = namespace(cov)
         h2 = like(np.square(self.kernel.bandwidth), cov) * xp.ones_like(self.mean)
-        L = cholesky(cov + h2[:, None] * xp.eye(cov.shape[0], dtype=cov.dtype))
+        L = cholesky(cov + h2[:, None] * xp.eye(cov.shape[0], dtype=cov.dtype, device=device(cov)))
         mahalanobis = xp.sum(differences * cho_solve(L, differences.T).T, axis=1)
         log_volume = xp.sum(xp.log(xp.linalg.diagonal(L))) - 0.5 * xp.sum(xp.log(h2))
         return xp.exp(-0.5 * mahalanobis - log_volume)
@@ -402,7 +427,7 @@ def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
         if mu.points is nu.points:  # subtract before squaring: no cancellation
             return (mu - nu)._squared_norm()
         if mu.kernel.finite:
-            return namespace(mu.features).sum((mu.features - nu.features) ** 2)
+            return namespace(mu.features, nu.features).sum((mu.features - nu.features) ** 2)
     first, second, cross = mu._squared_norm(), nu._squared_norm(), mu.inner(nu)
     if isinstance(mu, Batch) and isinstance(nu, Batch):
         first = first[:, None]

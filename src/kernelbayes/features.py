@@ -35,6 +35,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
+from array_api_compat import device
 from sklearn.cluster import kmeans_plusplus
 
 from kernelbayes.arrays import (
@@ -45,6 +46,7 @@ from kernelbayes.arrays import (
     as_generator,
     cholesky,
     count,
+    epsilon,
     like,
     namespace,
     row_blocks,
@@ -224,17 +226,19 @@ def nystrom(
     """
     X = kernel.points(X)
     n = count(X)
-    rank = _check_rank(rank, tol, n)
+    asked, rank = rank, _check_rank(rank, tol, n)
     generator = as_generator(rng)
     if landmarks == "rpcholesky":
-        return pivoted_cholesky(kernel, X, rank if tol is None else None, tol, generator)
+        return pivoted_cholesky(kernel, X, asked, tol, generator)
     if landmarks == "uniform":
         order = generator.permutation(n)
     elif landmarks == "kmeans++":
         if isinstance(X, dict | list) or X.ndim != 2:
             raise TypeError("landmarks='kmeans++' needs vectors; use 'uniform' or 'rpcholesky'")
         seed = int(generator.integers(2**31))
-        order = kmeans_plusplus(to_numpy(X), rank, random_state=seed)[1]
+        A = to_numpy(X)
+        A = A - A.mean(axis=0)  # sklearn expands the squared distance, which would lose digits
+        order = kmeans_plusplus(A, rank, random_state=seed)[1]
     else:
         raise ValueError(
             f"landmarks must be 'uniform', 'kmeans++' or 'rpcholesky', got {landmarks!r}"
@@ -297,6 +301,7 @@ def pivoted_cholesky(
     """
     X = kernel.points(X)
     pivots, _, error = partial_cholesky(kernel, X, rank, tol, rng, method=method)
+    pivots = pivots if pivots.size else np.zeros(1, dtype=np.int64)  # the Gram matrix is zero
     return _on_landmarks(kernel, take(X, pivots), error)
 
 
@@ -381,15 +386,33 @@ def partial_cholesky(
         b = k + len(new)
         if b > len(F):
             F = np.concatenate([F, np.empty((min(len(F), limit - len(F)) or 1, n), F.dtype)])
-        rows = to_numpy(kernel(take(X, new), X))
+        pivot_points = take(X, new)
+        for columns in row_blocks(n, len(new), BLOCK_ENTRIES // 4):
+            F[k:b, columns] = to_numpy(kernel(pivot_points, take(X, columns)))
         with threads_for(2.0 * n * k * len(new)):
-            rows = rows - F[:k, new].T @ F[:k]
-            F[k:b] = solve_triangular(L, rows)
+            _eliminate(F[:k], F[k:b], new, L)
         residual -= np.einsum("ij,ij->j", F[k:b], F[k:b])
         residual[new] = 0.0
         np.maximum(residual, 0.0, out=residual)
         pivots = np.concatenate([pivots, new])
     return pivots, F[: len(pivots)].T, float(residual.sum()) / trace if trace > 0 else 0.0
+
+
+def _eliminate(
+    F: np.ndarray[Any, Any],
+    rows: np.ndarray[Any, Any],
+    pivots: np.ndarray[Any, Any],
+    L: np.ndarray[Any, Any],
+) -> None:
+    """Turn rows of the Gram matrix into rows of the factor, in place and without a temporary.
+
+    rows <- L^-1 (rows - F[:, pivots]^T F). BLAS writes into arrays stored by columns, which the
+    transposes of these are.
+    """
+    gemm, trsm = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (rows,))
+    if len(F):
+        gemm(-1.0, F.T, F[:, pivots], beta=1.0, c=rows.T, overwrite_c=True)
+    trsm(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
 
 
 def _greedy_round(
@@ -420,6 +443,8 @@ def _random_round(
     proposals = rng.choice(len(residual), size=PROPOSALS, p=weights / weights.sum())
     H = to_numpy(kernel(take(X, proposals))) - F[:, proposals].T @ F[:, proposals]
     uniforms = rng.random(PROPOSALS) * residual[proposals]
+    # Rounding alone sets these apart; with the smaller, a round that accepts nothing cannot recur.
+    residual[proposals] = np.clip(np.diagonal(H), 0.0, residual[proposals])
     L = np.zeros_like(H)
     accepted: list[int] = []
     for i in range(PROPOSALS):
@@ -446,13 +471,15 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
     if isinstance(K, np.ndarray):
         factor = np.asfortranarray(np.tril(L))
         factor[r:, r:] = np.eye(len(L) - r)
-    else:  # the same factor, differentiable
-        K = kernel(Z)
+    else:  # the same factor, differentiable; pivots near rounding error would fail unpivoted
+        K = take(take(K, pivots - 1).T, pivots - 1)
         xp = namespace(K)
+        squares = np.diagonal(L)[:r] ** 2
+        r = int(np.sum(squares > 10.0 * len(L) * epsilon(K) * squares.max(initial=0.0)))
         first = cholesky(K[:r, :r])
         rest = solve_triangular(first, K[:r, r:]).T
-        zeros = xp.zeros((r, len(L) - r), dtype=K.dtype)
-        ones = xp.eye(len(L) - r, dtype=K.dtype)
+        zeros = xp.zeros((r, len(L) - r), dtype=K.dtype, device=device(K))
+        ones = xp.eye(len(L) - r, dtype=K.dtype, device=device(K))
         factor = xp.concat([xp.concat([first, zeros], axis=1), xp.concat([rest, ones], axis=1)])
     if isinstance(sample_or_error, float):
         return Landmarks(kernel, Z, factor, sample_or_error)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from array_api_compat import device
+
 from kernelbayes.arrays import (
     Array,
     Points,
@@ -41,9 +43,9 @@ class _Pair(Kernel):
         return self.left.by_name or self.right.by_name
 
     def _points(self, X: Any, name: str) -> Points:
-        left = self.left.points(X, name)
-        self.right.points(X, name)
-        if isinstance(X, Mapping):  # each side picks and converts the columns it reads
+        left, right = self.left.points(X, name), self.right.points(X, name)
+        if isinstance(left, Mapping) or isinstance(right, Mapping):
+            # Each side picks and converts the columns it reads.
             return {part: as_array(value, f"{name}[{part!r}]") for part, value in X.items()}
         return left
 
@@ -236,7 +238,7 @@ class Parts(Kernel):
         except IndexError:
             raise ValueError(f"part {key!r} is outside the {d} columns of X") from None
         xp = namespace(X)
-        return xp.take(X, xp.asarray(columns), axis=1)
+        return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
 
     def _points(self, X: Any, name: str) -> Points:
         if isinstance(X, Mapping):

@@ -11,9 +11,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
@@ -78,7 +80,7 @@ class Kernel(ABC):
         return self._points(X, name)
 
     def check_pair(self, X: Points, Y: Points) -> None:
-        """Raise ValueError unless X and Y are points of one space."""
+        """Raise ValueError unless X and Y are points of one space, TypeError if of two kinds."""
         if isinstance(X, Mapping):
             if isinstance(Y, Mapping) and set(X) <= set(Y):
                 return
@@ -87,6 +89,7 @@ class Kernel(ABC):
             raise ValueError(f"Y has parts {sorted(Y)}; X must have the same parts")
         if isinstance(X, list) or isinstance(Y, list):
             return
+        namespace(X, Y)
         if X.shape[1:] != Y.shape[1:]:
             raise ValueError(
                 f"X and Y must be points of one space, got point shapes {tuple(X.shape[1:])} "
@@ -138,7 +141,7 @@ class Kernel(ABC):
 
     def __hash__(self) -> int:
         values = (getattr(self, f.name) for f in fields(self) if f.compare)
-        kinds = (v for v in values if isinstance(v, int | float | str | tuple | Kernel))
+        kinds = (v for v in values if isinstance(v, Number | str | tuple | Kernel))
         return hash((type(self), *kinds))
 
 
@@ -181,14 +184,13 @@ def mirror(G: Array, diag: Array) -> Array:
     n = G.shape[0]
     if isinstance(G, np.ndarray):
         for rows in row_blocks(n, 1, entries=256):
-            block = G[rows, rows]
-            upper = np.triu_indices(rows.stop - rows.start, 1)
-            block[upper] = block.T[upper]
+            lower = np.tril(G[rows, rows], -1)
+            np.add(lower, lower.T, out=G[rows, rows])
             G[: rows.start, rows] = G[rows, : rows.start].T
         np.fill_diagonal(G, diag)
         return G
     xp = namespace(G)
     lower = xp.tril(G, k=-1)
-    index = xp.arange(n)
+    index = xp.arange(n, device=device(G))
     on_diagonal = index[:, None] == index[None, :]
     return xp.where(on_diagonal, diag[:, None], lower + lower.T)

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.special
+from array_api_compat import device
 from scipy.spatial.distance import cdist, pdist
 
 from kernelbayes.arrays import (
@@ -30,6 +31,7 @@ from kernelbayes.arrays import (
     Points,
     count,
     epsilon,
+    exp_into,
     like,
     namespace,
     row_blocks,
@@ -41,7 +43,8 @@ from kernelbayes.arrays import (
 from kernelbayes.kernels.base import Kernel, mirror, positive, scalar
 
 # Rows and columns of a tile: product, clipping and exponential stay in the second-level cache.
-TILE = 128
+# Not a power of two, whose columns would share few cache lines when a tile is transposed.
+TILE = 184
 # Points whose pairs the median heuristic looks at.
 MEDIAN_POINTS = 2000
 
@@ -145,7 +148,7 @@ class _Radial(_Bandwidth):
 
     @abstractmethod
     def _profile(self, E: Array) -> Array:
-        """Kernel values for exponents E <= 0; the profile at 0 is 1."""
+        """Kernel values for exponents E <= 0, in their memory or not; the profile at 0 is 1."""
 
     @property
     def _smooth(self) -> bool:
@@ -181,7 +184,7 @@ class Gaussian(_Radial):
     """
 
     def _profile(self, E: Array) -> Array:
-        return namespace(E).exp(E)
+        return exp_into(E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,10 +211,14 @@ class Matern(_Radial):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "nu", scalar(self.nu, "nu"))
+        if self.nu > 60.0:  # Bessel functions overflow where the kernel is not yet 1
+            raise ValueError(
+                f"nu must be at most 60, got {self.nu:g}; the Gaussian kernel is then within 0.004"
+            )
 
     @property
     def _smooth(self) -> bool:
-        return self.nu >= 1.0
+        return self.nu >= 1.5  # the derivative nu / (nu - 1) grows without bound towards nu = 1
 
     def _profile(self, E: Array) -> Array:
         xp = namespace(E)
@@ -230,7 +237,9 @@ class Matern(_Radial):
         return self._bessel(r)
 
     def _bessel(self, r: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        # K_nu(r) = kve(nu, r) exp(-r); in logarithms, so that neither factor overflows.
+        # K_nu(r) = kve(nu, r) exp(-r); in logarithms, so that neither factor overflows. The kernel
+        # is zero from r = 10^4 on (nu <= 60), and kve is NaN for r beyond 10^9 or so.
+        r = np.minimum(r, 1e4)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log = (
                 (1.0 - self.nu) * math.log(2.0)
@@ -306,7 +315,7 @@ class Periodic(_Radial):
         )
 
     def _profile(self, E: Array) -> Array:
-        return namespace(E).exp(E)
+        return exp_into(E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +397,10 @@ def _expansion_is_safe(largest: float, eps: float) -> bool:
 
 
 def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any], smooth: bool) -> Any:
-    """Return a function of row and column slices that gives a tile of -|u_i - v_j|^2 / 2."""
+    """Return a function of row and column slices that gives a tile of -|u_i - v_j|^2 / 2.
+
+    A tile may be overwritten, and is by the next one: they share their memory.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         centre = V.mean(axis=0)
         A = U - centre
@@ -400,14 +412,19 @@ def _tile_exponents(U: np.ndarray[Any, Any], V: np.ndarray[Any, Any], smooth: bo
         def direct(rows: slice, columns: slice) -> Array:
             E = cdist(U[rows], V[columns], "sqeuclidean")
             E *= -0.5
-            return E.astype(U.dtype, copy=False)
+            with np.errstate(over="ignore"):  # minus infinity is right: the kernel is zero there
+                return E.astype(U.dtype, copy=False)
 
         return direct
     A = np.column_stack([A, a * -0.5, np.ones_like(a)])
     B = np.column_stack([B, np.ones_like(b), b * -0.5]).T
 
+    memory = np.empty(min(TILE * TILE, len(U) * len(V)), dtype=A.dtype)
+
     def expanded(rows: slice, columns: slice) -> Array:
-        E = A[rows] @ B[:, columns]
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        E = memory[: shape[0] * shape[1]].reshape(shape)
+        np.matmul(A[rows], B[:, columns], out=E)
         return np.minimum(E, 0.0, out=E)
 
     return expanded
@@ -422,7 +439,7 @@ def _exponents(U: Array, V: Array, smooth: bool) -> Array:
     if smooth and _expansion_is_safe(max(to_float(xp.max(a)), to_float(xp.max(b))), epsilon(A)):
         E = A @ B.T - 0.5 * a[:, None] - 0.5 * b[None, :]
         return xp.clip(E, max=0.0)
-    E = xp.zeros((U.shape[0], V.shape[0]), dtype=U.dtype)
+    E = xp.zeros((U.shape[0], V.shape[0]), dtype=U.dtype, device=device(U))
     for j in range(U.shape[1]):
         E = E - 0.5 * (U[:, j][:, None] - V[:, j][None, :]) ** 2
     return E

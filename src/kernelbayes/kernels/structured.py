@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
+from array_api_compat import device, is_array_api_obj
 from scipy.spatial.transform import Rotation as SpatialRotation
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -18,6 +18,7 @@ from kernelbayes.arrays import (
     as_floats,
     column_names,
     count,
+    exp_into,
     is_frame,
     like,
     namespace,
@@ -26,7 +27,7 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
-from kernelbayes.kernels.base import Kernel, scalar
+from kernelbayes.kernels.base import Kernel, mirror, scalar
 from kernelbayes.kernels.stationary import _Radial
 from kernelbayes.kernels.vector import intersection
 
@@ -52,11 +53,14 @@ class Delta(Kernel):
 
     def _points(self, X: Any, name: str) -> Points:
         X = as_array(X, name)
-        if X.ndim == 0 or X.shape[0] == 0:
-            raise ValueError(f"{name} is empty; expected n categories")
+        if X.ndim == 0 or 0 in X.shape:
+            raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; expected n categories")
         if isinstance(X, np.ndarray) and X.dtype.kind == "O":
-            missing = X != X  # NaN differs from itself
-            if np.any([value is None for value in X.flat]) or np.any(missing.astype(bool)):
+            # NaN differs from itself, and pandas' NA refuses to say
+            if any(
+                value is None or not isinstance(value == value, bool | np.bool) or value != value
+                for value in X.flat
+            ):
                 raise ValueError(f"{name} has missing categories; drop or name them first")
         elif not isinstance(X, np.ndarray) or X.dtype.kind == "f":
             xp = namespace(X)
@@ -65,20 +69,28 @@ class Delta(Kernel):
         return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
 
     def _cross(self, X: Points, Y: Points) -> Array:
-        xp = namespace(X, Y)
+        xp, dtype = namespace(X, Y), _value_type(X, Y)
         if isinstance(X, np.ndarray):
             X, Y = _codes(X, Y)
         equal = X[:, None, ...] == Y[None, :, ...]
         if equal.ndim > 2:
             equal = xp.all(equal, axis=tuple(range(2, equal.ndim)))
-        return xp.astype(equal, xp.float64)
+        return xp.astype(equal, dtype)
 
     def _diag(self, X: Points) -> Array:
-        return namespace(X).ones(X.shape[0], dtype=namespace(X).float64)
+        return namespace(X).ones(X.shape[0], dtype=_value_type(X), device=device(X))
+
+
+def _value_type(*points: Points) -> Any:
+    """Return float32 for categories coded in float32, float64 for all others."""
+    xp = namespace(*points)
+    return xp.float32 if all(X.dtype == xp.float32 for X in points) else xp.float64
 
 
 def _codes(X: np.ndarray[Any, Any], Y: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """Integer codes such that two points are equal exactly when their codes are."""
+    if (X.dtype.kind in "US") != (Y.dtype.kind in "US") and "O" not in X.dtype.kind + Y.dtype.kind:
+        raise TypeError(f"categories of type {X.dtype} and {Y.dtype} cannot be compared")
     together = np.concatenate([X, Y]) if X is not Y else X
     try:
         together = together.reshape(len(together), -1)
@@ -175,7 +187,7 @@ class Rotation(_Radial):
         raise ValueError("Rotation has one bandwidth; per_dimension=True makes no sense for it")
 
     def _profile(self, E: Array) -> Array:
-        return namespace(E).exp(E)
+        return exp_into(E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,14 +256,14 @@ class SpatialPyramid(Kernel):
 
     def _self(self, X: Points) -> Array:
         H = self._histograms(X)
-        return intersection(H, H)
+        return mirror(intersection(H, H), namespace(H).sum(H, axis=1))
 
     def _diag(self, X: Points) -> Array:
         return namespace(X).sum(self._histograms(X), axis=1)
 
     def _histograms(self, X: Points) -> Array:
         """Weighted cell histograms of all levels side by side, (n, cells x channels x bins)."""
-        images = to_numpy(X)
+        images = to_numpy(X).astype(np.float64)  # so that float32 finds the same bins
         images = images[..., None] if images.ndim == 3 else images
         unit = (images - self.low) / (self.high - self.low)
         codes = np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
@@ -307,7 +319,11 @@ class Spectrum(Kernel):
             raise TypeError(
                 f"{name} must be a sequence of strings, got one string: wrap it in a list"
             )
-        X = as_array(X, name).ravel() if is_frame(X) else X
+        if is_frame(X) or isinstance(X, Mapping):
+            X = as_array(X, name)
+            if X.ndim > 1 and X.shape[1] != 1:
+                raise ValueError(f"{name} must be one column of strings, got {X.shape[1]} columns")
+            X = X.ravel()
         strings = [str(s) for s in X if isinstance(s, str)]
         if not strings or len(strings) != len(X):
             raise TypeError(f"{name} must be a non-empty sequence of strings")

@@ -1,0 +1,467 @@
+r"""The scikit-learn face of Bayes' rule: :class:`KernelBayesRule`.
+
+>>> import numpy as np
+>>> from kernelbayes import KernelBayesRule
+>>> rng = np.random.default_rng(0)
+>>> z = rng.normal(size=500)                      # hidden, N(0, 1) in the training sample
+>>> x = z + 0.5 * rng.normal(size=500)            # observed
+>>> prior = rng.normal(1.0, 0.5, size=500)        # but today z is N(1, 1/4)
+>>> rule = KernelBayesRule().fit(x, z, prior=prior)
+>>> abs(float(rule.predict([2.0])[0]) - 1.5) < 0.1  # the closed form says 1.5
+True
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    Rng,
+    as_array,
+    as_floats,
+    as_generator,
+    eigh,
+    is_frame,
+    namespace,
+    take,
+    to_numpy,
+)
+from kernelbayes.conditional import (
+    ConditionalEmbedding,
+    default_kernel,
+    exact_features,
+    loo_errors,
+    loo_subset,
+    ridge_grid,
+)
+from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, MeanElement, embed
+from kernelbayes.features import nystrom
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.linalg import Factored, check_ridge
+from kernelbayes.ratio import Method, density_ratio, kulsif_ridge, kulsif_scores
+from kernelbayes.rules import (
+    BayesMethod,
+    Form,
+    bayes_rule,
+    choose_ridge,
+    prior_weights,
+    turn,
+    usable_weights,
+)
+from kernelbayes.select import folds, progress_bar, search_scales, tune
+
+
+class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
+
+    Parameters
+    ----------
+    kernel_x, kernel_z : Kernel, optional
+        None means the median heuristic.
+    method : {"importance", "original"}
+        IW22 Alg. 1 or KBR13 eq. 13.
+    prior_ridge : float or "loo"
+        eta, the ridge of the prior's weights; "loo" minimises KuLSIF's leave-one-out score.
+    ridge : float or "loo"
+        lambda (importance) or delta (original); "loo" minimises the importance-weighted
+        leave-one-out error in the RKHS of z.
+    form : {"a", "b"}
+        Posterior on the prior's own points, or on the training points.
+    ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
+        Density ratio of the importance rule.
+    normalize : bool
+        Divide posterior weights by their sum. Off by default, as in the papers: weights that sum
+        to less than one far from the sample say that little is known there.
+    rank : int, optional
+        Nystrom features of this rank for both kernels: cost linear in n.
+    rng : int, Generator or None
+        For the landmarks.
+
+    Attributes
+    ----------
+    kernel_x_, kernel_z_ : Kernel
+    prior_ridge_, ridge_ : float
+        The ridges in use (``prior_ridge_`` once a prior has been given).
+    rule_ : ConditionalEmbedding
+        Of z given x under the prior.
+
+    Tuning: ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses the bandwidth of z
+    and eta by KuLSIF's leave-one-out score, then the bandwidth of x and the second ridge by
+    ``criterion``: "predictive" (the default for numbers: squared error of E[z | x] on left-out
+    pairs, re-weighted by the density ratio, so that the model is tuned for the prior in force),
+    "rkhs" (the same in the RKHS of z) or "marginal" (KBR13 section 4.2: the posterior averaged
+    over left-out x against the marginal of left-out z).
+    """
+
+    def __init__(
+        self,
+        kernel_x: Kernel | None = None,
+        kernel_z: Kernel | None = None,
+        method: BayesMethod = "importance",
+        prior_ridge: float | Literal["loo"] = "loo",
+        ridge: float | Literal["loo"] = "loo",
+        form: Form = "b",
+        ratio: Method = "kulsif",
+        normalize: bool = False,
+        rank: int | None = None,
+        rng: Rng = None,
+    ) -> None:
+        self.kernel_x = kernel_x
+        self.kernel_z = kernel_z
+        self.method = method
+        self.prior_ridge = prior_ridge
+        self.ridge = ridge
+        self.form = form
+        self.ratio = ratio
+        self.normalize = normalize
+        self.rank = rank
+        self.rng = rng
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags: several outputs; 1-d X is n scalar points, which scikit-learn would refuse."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.no_validation = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, prior: Any = None, *, Z: Any = None) -> Self:
+        """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
+
+        ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists.
+
+        Parameters
+        ----------
+        X : points (n, ...)
+            Observed.
+        y : points (n, ...)
+            Hidden.
+        prior : points (m, ...), embedding or None
+            None is the training marginal. An embedding of another kernel is embedded again.
+        """
+        X, Z = self._check_pairs(X, y if Z is None else Z)
+        generator = as_generator(self.rng)
+        kernel_x = default_kernel(X) if self.kernel_x is None else self.kernel_x
+        kernel_z = default_kernel(Z) if self.kernel_z is None else self.kernel_z
+        if self.rank is not None:
+            kernel_x, kernel_z = (
+                k if k.finite else nystrom(k, points, self.rank, rng=generator)
+                for k, points in ((kernel_x, X), (kernel_z, Z))
+            )
+        self.kernel_x_, self.kernel_z_ = kernel_x, kernel_z
+        # X given Z; its ridge is set when a prior first needs it.
+        self.likelihood_ = ConditionalEmbedding(kernel_z, kernel_x, 1.0).fit(Z, X)
+        self.values_ = self._numeric(Z)
+        self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
+        for name in ("prior_ridge_", "ridge_"):
+            self.__dict__.pop(name, None)
+        return self._set_prior(prior)
+
+    def with_prior(self, prior: Any) -> Self:
+        """Return the fitted model under another prior on z.
+
+        Kernels, ridges, Gram matrices and the factorisation for the prior's weights are shared;
+        only what depends on the prior is computed again.
+        """
+        check_is_fitted(self, "rule_")
+        model = copy(self)
+        model._set_prior(prior)
+        self.__dict__.setdefault("prior_ridge_", model.__dict__.get("prior_ridge_", None))
+        return model
+
+    def posterior(self, X_new: Any, prior: Any = None, kernel: Kernel | None = None) -> Any:
+        """Embedding(s) over Z of the posterior given x.
+
+        Parameters
+        ----------
+        X_new : points (m, ...) or a single point
+        prior : points or embedding, optional
+            Another prior for this call.
+        kernel : Kernel, optional
+            Another kernel on Z for the result.
+
+        Returns
+        -------
+        Batch, or Embedding for a single point
+            With ``.diagnostics``.
+        """
+        check_is_fitted(self, "rule_")
+        model = self if prior is None else self.with_prior(prior)
+        result: Batch | Embedding = model.rule_(X_new, kernel)
+        if not self.normalize:
+            return result
+        return result.normalized().with_diagnostics(result.diagnostics)
+
+    def predict(self, X: Any) -> Array:
+        """Posterior means, (m, d), or (m,) if Z was 1-d.
+
+        Costs O(n) per point, O(r) with finite features: one matrix product for any number.
+        """
+        check_is_fitted(self, "rule_")
+        if self.values_ is None:
+            raise TypeError("posterior means need numeric Z; use posterior(X) and decode it")
+        points = self._check_queries(X)
+        means = self.rule_.expect(self._coefficients, points)
+        if self.normalize:
+            means = means[:, :-1] / means[:, -1:]
+        return means[:, 0] if self._one_dimensional else means
+
+    def _set_prior(self, prior: Any) -> Self:
+        likelihood = self.likelihood_
+        element = self._element(prior)
+        ratio = None
+        if element is not None:
+            if self.method == "importance" and self.ratio != "kulsif":
+                ratio = density_ratio(element, likelihood.X_, self.kernel_z_, self.ratio,
+                                      self.prior_ridge, rng=self.rng)  # fmt: skip
+                self.prior_ridge_ = ratio.ridge
+            if self.__dict__.get("prior_ridge_") is None:
+                self.prior_ridge_ = (
+                    kulsif_ridge(element, likelihood.X_)
+                    if self.prior_ridge == "loo"
+                    else check_ridge(self.prior_ridge)
+                )
+                likelihood.ridge = self.prior_ridge_
+                for name in ("ridge_", "solver_"):
+                    likelihood.__dict__.pop(name, None)
+        weights = usable_weights(prior_weights(likelihood, element, ratio), self.method)
+        if "ridge_" not in self.__dict__:
+            self.ridge_ = (
+                choose_ridge(self.kernel_x_, likelihood.Z_, self.kernel_z_, likelihood.X_,
+                             weights, self.method)
+                if self.ridge == "loo" else check_ridge(self.ridge)
+            )  # fmt: skip
+        self.prior_weights_ = weights
+        self._build(element, ratio)
+        return self
+
+    def _build(self, element: MeanElement | None, ratio: Any) -> None:
+        likelihood, weights, values = self.likelihood_, self.prior_weights_, self._targets()
+        G = likelihood.gram_z_
+        if self.form == "b" and isinstance(G, Factored) and values is not None:
+            # One pass over the features gives the operator and the means.
+            moment, cross = G.moments(weights, values)
+            solver = turn(G, weights, self.method, self.ridge_, moment)
+            self.rule_ = ConditionalEmbedding.from_solver(
+                likelihood.Z_, likelihood.X_, self.kernel_x_, self.kernel_z_, G, solver
+            )
+            self._coefficients = self.rule_.regression(values, cross)
+            return
+        self.rule_ = bayes_rule(likelihood, element, self.method, self.form, self.ridge_, ratio)
+        if self.form == "a" and element is not None and values is not None:
+            values = self._numeric(self.rule_.Z_)
+        if values is not None:
+            self._coefficients = self.rule_.regression(values)
+
+    def _element(self, prior: Any) -> MeanElement | None:
+        """Prior as an embedding of kernel_z_, embedded again if it came with another kernel."""
+        kernel, training = self.kernel_z_, self.likelihood_.X_
+        if prior is None:
+            return None
+        if isinstance(prior, GaussianEmbedding):
+            if not isinstance(kernel, Gaussian):
+                raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
+            return GaussianEmbedding(prior.mean, prior.cov, kernel)
+        points = prior.points if isinstance(prior, Embedding) else prior
+        points = kernel.points(points, "prior")
+        kernel.check_pair(points, training)
+        weights = prior.weights if isinstance(prior, Embedding) else None
+        element: Embedding = embed(points, kernel, weights)
+        return element
+
+    def _targets(self) -> Array | None:
+        if self.values_ is None or not self.normalize:
+            return self.values_
+        ones = namespace(self.values_).ones_like(self.values_[:, :1])
+        return namespace(ones).concat([self.values_, ones], axis=1)
+
+    def _numeric(self, Z: Any) -> Array | None:
+        if isinstance(Z, dict):
+            return None
+        array = as_array(Z)
+        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
+            return None
+        values = as_floats(array, "Z")
+        return namespace(values).reshape(values, (values.shape[0], -1))
+
+    def _check_pairs(self, X: Any, Z: Any) -> tuple[Any, Any]:
+        """Check tables of numbers as scikit-learn does; kernels check everything else."""
+        if Z is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        if not _is_table(X):
+            return X, Z
+        if not is_frame(X):
+            X = np.asarray(X) if not scipy.sparse.issparse(X) else X
+            X = X[:, None] if X.ndim == 1 else X
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
+            names = Z
+            Z = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
+            Z = names if is_frame(names) and Z.ndim == 2 else Z
+        return X, Z
+
+    def _check_queries(self, X: Any) -> Points:
+        if _is_table(X) and not scipy.sparse.issparse(X):
+            shape = as_array(X).shape
+            if len(shape) == 1 and getattr(self, "n_features_in_", 1) > 1:
+                raise ValueError(
+                    f"expected points of {self.n_features_in_} numbers, got a 1-d array. Reshape "
+                    "your data with X.reshape(1, -1) if it is a single point"
+                )
+            X = as_array(X)[:, None] if len(shape) == 1 else X
+        if _is_table(X) and hasattr(self, "n_features_in_"):
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        points = self.kernel_x_.points(X, "X")
+        self.kernel_x_.check_pair(points, self.likelihood_.Z_)
+        return points
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is a table of numbers that scikit-learn's checks understand."""
+    if scipy.sparse.issparse(X):
+        return True
+    if isinstance(X, dict | str) or X is None:
+        return False
+    array = X.to_numpy() if is_frame(X) else X
+    if isinstance(array, list | tuple):
+        array = np.asarray(array) if not array or not isinstance(array[0], str) else None
+    if not isinstance(array, np.ndarray) or array.ndim > 2:
+        return False
+    return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))
+
+
+# --- tuning --------------------------------------------------------------------------------------
+
+Criterion = Literal["predictive", "rkhs", "marginal"]
+
+
+@tune.register
+def _(
+    model: KernelBayesRule,
+    X: Any,
+    Z: Any,
+    *,
+    prior: Any = None,
+    criterion: Criterion | None = None,
+    budget: int = 12,
+    rng: Rng = 0,
+    progress: bool | None = None,
+) -> KernelBayesRule:
+    """Tune the ratio first, then the regression, for the prior in force."""
+    base = clone(model).set_params(rank=None, ridge=1.0, prior_ridge=1.0).fit(X, Z)
+    likelihood = base.likelihood_
+    keep = loo_subset(likelihood.n)
+    inputs, hidden = take(likelihood.Z_, keep), take(likelihood.X_, keep)
+    if criterion is None:
+        criterion = "rkhs" if base.values_ is None else "predictive"
+    table: list[dict[str, Any]] = []
+    kernel_z, eta, weights = base.kernel_z_, model.prior_ridge, None
+    with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
+        if prior is not None:
+            element = base._element(prior)
+
+            def score_ratio(kernel: Kernel) -> dict[str, Any]:
+                ridges, scores = kulsif_scores(_reembed(element, kernel), hidden)
+                return {"ridge": float(ridges[np.argmin(scores)]), "score": float(scores.min())}
+
+            kernel_z, row, rows = search_scales(kernel_z, score_ratio, budget, bar)
+            eta = row["ridge"]
+            table += [{"variable": "z", **r} for r in rows]
+            ratio = density_ratio(_reembed(element, kernel_z), hidden, ridge=eta)
+            weights = np.asarray(to_numpy(ratio.at_denominator), dtype=np.float64)
+            weights = None if weights.sum() <= 0 else weights / weights.sum()
+        targets = _targets(base, kernel_z, hidden, keep, criterion)
+
+        def score_rule(kernel: Kernel) -> dict[str, Any]:
+            F = exact_features(kernel, inputs)[0]
+            ridges = ridge_grid(F, weights)
+            if criterion == "marginal":
+                errors = _marginal_errors(F, targets, ridges, model.method, rng)
+            elif model.method == "importance":
+                errors = loo_errors(F, targets, ridges, weights)
+            else:
+                parts = _ratio_parts(base, prior, kernel_z, hidden)
+                errors = _original_errors(F, targets, ridges, weights, parts, eta, rng)
+            best = float(ridges[np.argmin(errors)])
+            ridge = best if model.method == "importance" else best**2
+            return {"ridge": ridge, "score": float(np.min(errors))}
+
+        kernel_x, row, rows = search_scales(base.kernel_x_, score_rule, budget, bar)
+    table += [{"variable": "x", **r} for r in rows]
+    tuned: KernelBayesRule = clone(model).set_params(
+        kernel_x=kernel_x, kernel_z=kernel_z, ridge=row["ridge"], prior_ridge=eta
+    )
+    tuned.fit(X, Z, prior=prior)
+    tuned.tuning_ = table
+    return tuned
+
+
+def _reembed(element: Any, kernel: Kernel) -> Any:
+    if isinstance(element, GaussianEmbedding):
+        return GaussianEmbedding(element.mean, element.cov, kernel)  # type: ignore[arg-type]
+    return embed(element.points, kernel, element.weights)
+
+
+def _targets(base: Any, kernel_z: Kernel, hidden: Points, keep: Any, criterion: str) -> Any:
+    if criterion == "predictive":
+        if base.values_ is None:
+            raise TypeError("criterion 'predictive' needs numeric Z; use 'rkhs'")
+        values = np.asarray(to_numpy(base.values_), dtype=np.float64)[keep]
+        return values
+    if criterion in ("rkhs", "marginal"):
+        return exact_features(kernel_z, hidden)[0]
+    raise ValueError(f"criterion must be 'predictive', 'rkhs' or 'marginal', got {criterion!r}")
+
+
+def _ratio_parts(base: Any, prior: Any, kernel_z: Kernel, hidden: Points) -> Any:
+    """Features of the hidden points and of the prior, to recompute its weights in each fold."""
+    if prior is None:
+        return None
+    element = _reembed(base._element(prior), kernel_z)
+    if not isinstance(element, Embedding):
+        raise TypeError("tuning the original rule needs a prior of points")
+    F, U = exact_features(kernel_z, hidden, element.points)
+    return F, np.asarray(to_numpy(element.weights), dtype=np.float64) @ U
+
+
+def _original_errors(
+    F: Any, H: Any, ridges: Any, weights: Any, parts: Any, eta: Any, rng: Rng, k: int = 5
+) -> Any:
+    """K-fold errors of the original rule, re-weighted by the density ratio; delta = ridge^2."""
+    n = len(F)
+    r = np.full(n, 1.0 / n) if weights is None else weights
+    errors = np.zeros(len(ridges))
+    for train, test in folds(n, k, rng):
+        gamma = np.full(len(train), 1.0 / len(train))
+        if parts is not None:
+            P, mean = parts[0][train], parts[1]
+            A = P.T @ P + len(train) * eta * np.eye(P.shape[1])
+            gamma = P @ np.linalg.solve(A, mean)
+        c, Q = eigh(F[train].T @ (gamma[:, None] * F[train]))
+        cross = Q.T @ (F[train].T @ (gamma[:, None] * H[train]))
+        at = F[test] @ Q
+        for i, ridge in enumerate(ridges):
+            residual = H[test] - (at * (c / (c * c + ridge**2))) @ cross
+            errors[i] += r[test] @ np.einsum("ij,ij->i", residual, residual)
+    return errors / r.sum()
+
+
+def _marginal_errors(F: Any, H: Any, ridges: Any, method: str, rng: Rng, k: int = 5) -> Any:
+    """KBR13 section 4.2: averaged posterior against the marginal, over K folds."""
+    errors = np.zeros(len(ridges))
+    for train, test in folds(len(F), k, rng):
+        c, Q = eigh(F[train].T @ F[train] / len(train))
+        c = np.maximum(c, 0.0)
+        cross = Q.T @ (F[train].T @ H[train]) / len(train)
+        mean, target = F[test].mean(axis=0) @ Q, H[test].mean(axis=0)
+        for i, ridge in enumerate(ridges):
+            filtered = 1.0 / (c + ridge) if method == "importance" else c / (c * c + ridge**2)
+            errors[i] += np.sum(((mean * filtered) @ cross - target) ** 2)
+    return errors
