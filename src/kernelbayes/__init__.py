@@ -3,9 +3,11 @@
 from kernelbayes import laws
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.conditional import ConditionalEmbedding
-from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, embed, mmd, mmd2
+from kernelbayes.discrepancy import mmd, mmd2
+from kernelbayes.embedding import Batch, Embedding, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
+from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import (
     Custom,
     Delta,

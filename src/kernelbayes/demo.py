@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.embedding import Embedding, embed, mmd
+from kernelbayes.discrepancy import mmd
+from kernelbayes.embedding import Embedding, embed
 from kernelbayes.kernels import Gaussian
 from kernelbayes.plotting import new_axes, plot_witness
 

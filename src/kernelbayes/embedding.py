@@ -23,15 +23,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
-import numpy as np
-from array_api_compat import device, is_array_api_obj
+from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
     Array,
     Points,
     as_floats,
-    cho_solve,
-    cholesky,
     column_names,
     concatenate,
     count,
@@ -44,7 +41,7 @@ from kernelbayes.arrays import (
     to_float,
     transpose,
 )
-from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import same_value
 
 
@@ -275,81 +272,6 @@ class Batch(_Weighted):
         return self._reweighted(self.weights + other.weights)
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianEmbedding(MeanElement):
-    r"""Embedding of the Gaussian measure N(mean, cov) under the Gaussian kernel, in closed form.
-
-    .. math:: \mu(x) = \frac{|H|^{1/2}}{|H + S|^{1/2}}
-              \exp\left(-\tfrac12 (x - m)^\top (H + S)^{-1} (x - m)\right)
-
-    with H = diag(bandwidth^2) and S the covariance, which may be singular. The inner product with
-    N(m', S') is the same expression at x = m' with S + S'. Use it as a prior known exactly.
-
-    Examples
-    --------
-    >>> from kernelbayes import Gaussian, GaussianEmbedding
-    >>> prior = GaussianEmbedding([0.0], [[3.0]], Gaussian(1.0))
-    >>> prior([0.0])
-    array([0.5])
-    """
-
-    mean: Array
-    cov: Array
-    kernel: Gaussian
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Gaussian):
-            raise TypeError(f"the closed form needs a Gaussian kernel, got {self.kernel!r}")
-        mean = as_floats(self.mean, "mean")
-        mean = mean[None] if mean.ndim == 0 else mean
-        cov = like(as_floats(self.cov, "cov"), mean)
-        d = mean.shape[0]
-        cov = namespace(cov).reshape(cov, (1, 1)) if d == 1 and cov.ndim < 2 else cov
-        if mean.ndim != 1 or tuple(cov.shape) != (d, d):
-            raise ValueError(
-                f"mean must have shape (d,) and cov (d, d), got {tuple(mean.shape)} and "
-                f"{tuple(cov.shape)}"
-            )
-        xp = namespace(cov)
-        scale = to_float(xp.max(xp.abs(cov)))
-        if to_float(xp.max(xp.abs(cov - cov.T))) > 1e-6 * scale:
-            raise ValueError("cov must be symmetric")
-        if scale > 0 and to_float(xp.min(xp.linalg.eigvalsh(cov))) < -1e-6 * scale:
-            raise ValueError("cov must be positive semi-definite; it has a negative eigenvalue")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "cov", cov)
-        self.kernel(mean[None, :])  # a bandwidth per dimension must fit the mean
-
-    @property
-    def mass(self) -> Array:
-        """One: a probability distribution."""
-        return namespace(self.mean).ones_like(self.mean[0])
-
-    def __call__(self, X: Any) -> Array:
-        """Evaluate at points X, shape (n,)."""
-        X = self.kernel.points(X)
-        self.kernel.check_pair(X, self.mean[None, :])
-        return self._density(X - self.mean, self.cov)
-
-    def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product; with another Gaussian in closed form too."""
-        check_same_kernel(self, other)
-        if isinstance(other, GaussianEmbedding):
-            return self._density((other.mean - self.mean)[None, :], self.cov + other.cov)[0]
-        return other.inner(self)
-
-    def _squared_norm(self) -> Array:
-        return self.inner(self)
-
-    def _density(self, differences: Array, cov: Array) -> Array:
-        xp = namespace(cov)
-        h2 = like(np.square(self.kernel.bandwidth), cov) * xp.ones_like(self.mean)
-        L = cholesky(cov + h2[:, None] * xp.eye(cov.shape[0], dtype=cov.dtype, device=device(cov)))
-        mahalanobis = xp.sum(differences * cho_solve(L, differences.T).T, axis=1)
-        log_volume = xp.sum(xp.log(xp.linalg.diagonal(L))) - 0.5 * xp.sum(xp.log(h2))
-        return xp.exp(-0.5 * mahalanobis - log_volume)
-
-
 def embed(points: Any, kernel: Kernel, weights: Any = None) -> Any:
     """Mean embedding of a sample.
 
@@ -394,56 +316,6 @@ def embed(points: Any, kernel: Kernel, weights: Any = None) -> Any:
     return Embedding(points, weights, kernel, names)
 
 
-def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
-    r"""Squared maximum mean discrepancy, the squared RKHS distance of two embeddings.
-
-    .. math:: \mathrm{MMD}^2 = \|\mu - \nu\|^2
-              = \langle\mu,\mu\rangle - 2\langle\mu,\nu\rangle + \langle\nu,\nu\rangle
-
-    Parameters
-    ----------
-    mu, nu : embeddings of the same kernel
-    unbiased : bool
-        Leave out the terms k(x_i, x_i), so that the expectation over samples is the squared
-        distance of the distributions; the estimate may then be negative. For two Embeddings.
-
-    Returns
-    -------
-    array
-        A number, (m,) with a batch, (m, m') between two batches.
-
-    Examples
-    --------
-    >>> from kernelbayes import Linear, embed, mmd2
-    >>> float(mmd2(embed([0.0, 2.0], Linear()), embed([4.0], Linear())))
-    9.0
-    """
-    check_same_kernel(mu, nu)
-    if unbiased:
-        if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
-            raise TypeError("the unbiased estimate is for two Embeddings of samples")
-        return _off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu.inner(nu)
-    if isinstance(mu, Embedding) and isinstance(nu, Embedding):
-        if mu.points is nu.points:  # subtract before squaring: no cancellation
-            return (mu - nu)._squared_norm()
-        if mu.kernel.finite:
-            return namespace(mu.features, nu.features).sum((mu.features - nu.features) ** 2)
-    first, second, cross = mu._squared_norm(), nu._squared_norm(), mu.inner(nu)
-    if isinstance(mu, Batch) and isinstance(nu, Batch):
-        first = first[:, None]
-    xp = namespace(cross)
-    return xp.clip(first + second - 2.0 * cross, min=0.0)  # only rounding can make it negative
-
-
-def mmd(mu: MeanElement, nu: MeanElement) -> Array:
-    """Maximum mean discrepancy: the RKHS distance of two embeddings (not squared).
-
-    Zero only for equal distributions if the kernel is characteristic. See :func:`mmd2`.
-    """
-    squared = mmd2(mu, nu)
-    return namespace(squared).sqrt(squared)
-
-
 def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
     """Raise unless both are embeddings of one RKHS."""
     if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
@@ -455,17 +327,6 @@ def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
             f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
             "embed both with the same kernel"
         )
-
-
-def _off_diagonal(mu: Embedding) -> Array:
-    """Sum over i != j of w_i w_j k(x_i, x_j), rescaled to the full mass."""
-    xp = namespace(mu.weights)
-    squares = xp.sum(mu.weights**2)
-    rest = mu.mass**2 - squares
-    if not to_float(rest) > epsilon(mu.weights) * to_float(squares):
-        raise ValueError("the unbiased estimate needs at least two points on each side")
-    diagonal = xp.sum(mu.weights**2 * mu.kernel.diag(mu.points))
-    return (mu._squared_norm() - diagonal) * mu.mass**2 / rest
 
 
 def _chunks(X: Points, over: Array) -> Iterator[Points]:

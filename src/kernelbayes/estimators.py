@@ -42,8 +42,9 @@ from kernelbayes.conditional import (
     loo_subset,
     ridge_grid,
 )
-from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, MeanElement, embed
+from kernelbayes.embedding import Batch, Embedding, MeanElement, embed
 from kernelbayes.features import nystrom
+from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.linalg import Factored, check_ridge
 from kernelbayes.ratio import Method, density_ratio, kulsif_ridge, kulsif_scores

@@ -62,7 +62,7 @@ from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadr
 ERROR_ROWS = 10_000
 # Proposals per round of randomly pivoted Cholesky. Fixed, so that for one seed the pivots of a
 # small rank are the first pivots of a larger one.
-PROPOSALS = 64
+PROPOSALS = 128
 
 
 @dataclass(frozen=True, eq=False)
