@@ -9,8 +9,8 @@ import kernelbayes
 
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
-    *("arrays", "kernels", "features", "linalg", "embedding", "gaussian", "discrepancy"),
-    *("decode", "herding"),
+    *("arrays", "kernels", "features", "linalg", "herding", "decode"),
+    *("embedding", "gaussian", "discrepancy"),
     *("conditional", "ratio", "rules", "select", "estimators", "filters", "graphs"),
     *("simulation", "compare", "neural", "io", "plotting", "laws", "demo", "cli", "__main__"),
 ]

@@ -8,6 +8,7 @@ from kernelbayes.embedding import Batch, Embedding, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.herding import herd, thin
 from kernelbayes.kernels import (
     Custom,
     Delta,
@@ -69,6 +70,9 @@ __all__ = [
     "embed",
     "mmd",
     "mmd2",
+    # herding
+    "herd",
+    "thin",
     # rules
     "ConditionalEmbedding",
     "DensityRatio",

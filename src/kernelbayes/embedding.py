@@ -41,6 +41,7 @@ from kernelbayes.arrays import (
     to_float,
     transpose,
 )
+from kernelbayes.decode import Decoding
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import same_value
 
@@ -75,7 +76,7 @@ class MeanElement(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted(MeanElement):
+class _Weighted(MeanElement, Decoding):
     """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
 
     ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
