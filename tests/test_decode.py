@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation as SpatialRotation
 from scipy.stats import norm
@@ -63,6 +63,7 @@ def test_density_of_given_bandwidth_is_the_formula():
     assert mu.density([0.4], bandwidth=0.3) == pytest.approx([expected], rel=1e-12)
 
 
+@settings(max_examples=8)  # each example projects six batches of weights
 @given(st.integers(0, 10_000))
 def test_a_batch_answers_as_its_members_do(seed):
     batch = signed(seed)
