@@ -2,8 +2,9 @@
 
 Time includes getting the n x rank feature matrix. Pivoted Cholesky has it when it ends; uniform
 Nystrom sets up its landmarks and then evaluates; its exact trace error is summed outside the clock.
-The bar: accelerated randomly pivoted Cholesky has a lower error than uniform Nystrom in no more
-time. Greedy pivots are the incomplete Cholesky factorisation of the papers.
+Two bandwidths, since the gain depends on how fast the spectrum falls. The bar, at both: accelerated
+randomly pivoted Cholesky has a lower error than uniform Nystrom in no more time. Greedy pivots, the
+incomplete Cholesky factorisation of the papers, are slow and run once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from kernelbayes import Gaussian, nystrom
 from kernelbayes.features import partial_cholesky
 
 N, D, RANK, CLUSTERS = 100_000, 5, 1000, 20
-ROUNDS = 4
+BANDWIDTHS = (1.5, 2.5)  # the clusters have deviation 1 in each of the 5 dimensions
+ROUNDS = 3
 
 
 def clustered(rng: np.random.Generator) -> np.ndarray:
@@ -30,19 +32,24 @@ def clustered(rng: np.random.Generator) -> np.ndarray:
 
 
 def main() -> bool:
-    rng = np.random.default_rng(0)
-    X, kernel = clustered(rng), Gaussian(2.5)
+    print(threads())
+    print(f"{'':<20}{'bandwidth':>10}{'s':>8}{'ratio':>7}{'error':>10}{'ratio':>7}")
+    X = clustered(np.random.default_rng(0))
+    verdicts = [compare(X, bandwidth) for bandwidth in BANDWIDTHS]
+    return all(verdicts)
+
+
+def compare(X: np.ndarray, bandwidth: float) -> bool:
+    kernel = Gaussian(bandwidth)
 
     def uniform(seed: int) -> tuple[np.ndarray, float | None]:
         return nystrom(kernel, X, RANK, rng=seed).features(X), None
 
     def pivoted(seed: int) -> tuple[np.ndarray, float | None]:
-        _, F, error = partial_cholesky(kernel, X, RANK, rng=seed)
-        return F, error
+        return partial_cholesky(kernel, X, RANK, rng=seed)[1:]
 
     def greedy(_: int) -> tuple[np.ndarray, float | None]:
-        _, F, error = partial_cholesky(kernel, X, RANK, method="greedy")
-        return F, error
+        return partial_cholesky(kernel, X, RANK, method="greedy")[1:]
 
     ways: dict[str, Callable[[int], tuple[np.ndarray, float | None]]] = {
         "uniform Nystrom": uniform,
@@ -53,8 +60,8 @@ def main() -> bool:
     errors: dict[str, list[float]] = {name: [] for name in ways}
     for seed in range(ROUNDS):
         for name, way in ways.items():
-            if name == "greedy pivoted" and seed:
-                continue  # deterministic, and slow
+            if way is greedy and seed:
+                continue
             start = time.perf_counter()
             F, error = way(seed)
             seconds[name].append(time.perf_counter() - start)
@@ -62,19 +69,18 @@ def main() -> bool:
                 error = 1.0 - float(np.einsum("ij,ij->", F, F)) / N
             errors[name].append(error)
             del F
-    print(threads())
-    print(f"{'':<20}{'s':>7}{'ratio':>7}{'error':>10}{'ratio':>7}")
-    best = {name: min(times) for name, times in seconds.items()}
-    mean = {name: float(np.mean(found)) for name, found in errors.items()}
-    base, least = best["uniform Nystrom"], mean["uniform Nystrom"]
+    base, level = min(seconds["uniform Nystrom"]), float(np.mean(errors["uniform Nystrom"]))
+    ratios = {}
     for name in ways:
+        best, mean = min(seconds[name]), float(np.mean(errors[name]))
+        ratios[name] = best / base, mean / level
         print(
-            f"{name:<20}{best[name]:>7.2f}{best[name] / base:>7.2f}"
-            f"{mean[name]:>10.5f}{mean[name] / least:>7.2f}"
+            f"{name:<20}{bandwidth:>10}{best:>8.2f}{best / base:>7.2f}"
+            f"{mean:>10.5f}{mean / level:>7.2f}"
         )
-    time_ratio, error_ratio = best["randomly pivoted"] / base, mean["randomly pivoted"] / least
+    in_time, in_error = ratios["randomly pivoted"]
     return verdict(
-        f"randomly pivoted: {error_ratio:.2f} times the error of uniform Nystrom "
-        f"in {time_ratio:.2f} times its time; bar: both at most 1",
-        error_ratio < 1.0 and time_ratio <= 1.0,
+        f"randomly pivoted: {in_error:.2f} times the error of uniform Nystrom "
+        f"in {in_time:.2f} times its time; bar: both at most 1",
+        in_error < 1.0 and in_time <= 1.0,
     )

@@ -24,6 +24,7 @@ myst_heading_anchors = 3
 
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_use_param = False  # types are words here, such as "points (n, ...)", not references
 autosummary_generate = True

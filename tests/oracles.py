@@ -67,3 +67,110 @@ def signed_solve(G, d, ridge, B):
     D = np.diag(d)
     DG = D @ G
     return DG @ np.linalg.inv(DG @ DG + ridge * np.eye(len(G))) @ D @ B
+
+
+# --- probability tables --------------------------------------------------------------------------
+
+
+def samples_of(counts):
+    """Pairs (a, b) whose empirical distribution is counts / sum exactly; row a, column b."""
+    a, b = np.nonzero(counts)
+    repeats = counts[a, b]
+    return np.repeat(a, repeats), np.repeat(b, repeats)
+
+
+def conditional_table(counts):
+    """P(b | a) from counts (rows a)."""
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def joint_table(counts, prior):
+    """P(a, b) = P(b | a) prior(a)."""
+    return conditional_table(counts) * np.asarray(prior)[:, None]
+
+
+def posterior_table(counts, prior):
+    """P(a | b) in row b, by Bayes' rule; rows of NaN where P(b) = 0."""
+    joint = joint_table(counts, prior)
+    with np.errstate(invalid="ignore"):
+        return (joint / joint.sum(axis=0)).T
+
+
+# --- linear-Gaussian -----------------------------------------------------------------------------
+
+
+def linear_gaussian_posterior(x, slope, noise, mean, variance):
+    """Mean and variance of z given x = slope z + N(0, noise), z ~ N(mean, variance)."""
+    gain = variance * slope / (slope**2 * variance + noise)
+    return mean + gain * (np.asarray(x) - slope * mean), (1.0 - gain * slope) * variance
+
+
+# --- the papers' formulas, as printed but in our scales ------------------------------------------
+# G is the Gram matrix of what is conditioned on, K_u = k(training, prior points), alpha the prior's
+# weights. CME13 writes G + lambda I and KBR13 and IW22 multiply gamma by n: see the notation page.
+
+
+def sum_rule_weights(G, eta, K_u, alpha):
+    """CME13 eq. 14 (and the diagonal of eq. 15): (G + n eta I)^-1 K_u alpha."""
+    return ridge_solve(G, eta, K_u) @ alpha
+
+
+def chain_rule_a(G, eta, K_u, alpha):
+    """CME13 eq. 18: Lambda = (G + n eta I)^-1 K_u diag(alpha), over training x prior points."""
+    return ridge_solve(G, eta, K_u) @ np.diag(alpha)
+
+
+def chain_rule_b(G, eta, K_u, alpha):
+    """CME13 eq. 19: diag((G + n eta I)^-1 K_u alpha), over training pairs."""
+    return np.diag(sum_rule_weights(G, eta, K_u, alpha))
+
+
+def iw22_algorithm_1(G_z, G_x, m_prior, k_x, eta, ridge):
+    """IW22 Algorithm 1, with its factors n: r = n (G_z + n eta I)^-1 m, and n times the ridge."""
+    n = len(G_z)
+    r = np.maximum(0.0, n * np.linalg.inv(G_z + n * eta * np.eye(n)) @ m_prior)
+    S = np.diag(np.sqrt(r))
+    return S @ np.linalg.inv(S @ G_x @ S + n * ridge * np.eye(n)) @ S @ k_x
+
+
+def kbr13_figure_1(G_z, G_x, m_prior, k_x, eta, delta):
+    """KBR13 Figure 1, with its factor n: mu = n (G_z + n eta I)^-1 m; its delta is n^2 times ours.
+
+    CME13 eq. 24 is the same formula.
+    """
+    n = len(G_z)
+    mu = n * np.linalg.inv(G_z + n * eta * np.eye(n)) @ m_prior
+    DG = np.diag(mu) @ G_x
+    R = DG @ np.linalg.inv(DG @ DG + n**2 * delta * np.eye(n)) @ np.diag(mu)
+    return R @ k_x
+
+
+def cme13_equation_23(G_z, G_x, K_u, alpha, k_x, eta, delta):
+    """CME13 eq. 23 without its slip: Lambda^T ((K D)^2 + delta I)^-1 K D k_x, on prior points."""
+    Lambda = chain_rule_a(G_z, eta, K_u, alpha)
+    KD = G_x @ np.diag(Lambda.sum(axis=1))
+    return Lambda.T @ np.linalg.inv(KD @ KD + delta * np.eye(len(G_x))) @ KD @ k_x
+
+
+def importance_on_prior_points(G_z, G_x, K_u, alpha, k_x, eta, ridge):
+    """Form (a) of the importance rule: the pairs with r > 0, spread over the prior's points."""
+    Lambda = chain_rule_a(G_z, eta, K_u, alpha)
+    r = Lambda.sum(axis=1)
+    on = r > 0
+    S = np.diag(np.sqrt(r[on]))
+    A = S @ G_x[np.ix_(on, on)] @ S + ridge * np.eye(on.sum())
+    return Lambda[on].T @ np.linalg.inv(S) @ np.linalg.inv(A) @ S @ k_x[on]
+
+
+# --- density ratios ------------------------------------------------------------------------------
+
+
+def kulsif_formula(K_den, K_dn, K_xd, K_xn, eta):
+    """KuLSIF at points x, Kanamori et al. 2012 Theorem 1 with its lambda = eta.
+
+    alpha = -(K_den / n + eta I)^-1 K_dn 1 / (n m eta) over the denominator, and 1 / (m eta) over
+    the numerator.
+    """
+    n, m = K_dn.shape
+    alpha = -np.linalg.solve(K_den / n + eta * np.eye(n), K_dn.sum(axis=1)) / (n * m * eta)
+    return K_xd @ alpha + K_xn.sum(axis=1) / (m * eta)

@@ -11,7 +11,7 @@ SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *("arrays", "kernels", "features", "linalg", "herding", "decode"),
     *("embedding", "gaussian", "discrepancy"),
-    *("conditional", "ratio", "rules", "select", "estimators", "filters", "graphs"),
+    *("conditional", "ratio", "rules", "select", "estimators", "tuning", "filters", "graphs"),
     *("simulation", "compare", "neural", "io", "plotting", "laws", "demo", "cli", "__main__"),
 ]
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))

@@ -1,6 +1,6 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import laws
+from kernelbayes import laws, tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.conditional import ConditionalEmbedding
 from kernelbayes.discrepancy import mmd, mmd2

@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 # Entries of one row block: 32 MB of float64. Every loop over many rows stays within a few of these.
 BLOCK_ENTRIES = 2**22
-# Below this many floating-point operations one BLAS thread beats two (benchmarks/bench_threads.py).
+# Below this many floating-point operations BLAS gets one thread: a second gains little while the
+# machine is idle and loses a lot while it is busy (benchmarks/bench_threads.py).
 SMALL_WORK = 2e9
 
 
@@ -164,7 +165,9 @@ def cho_solve(L: Array, B: Array) -> Array:
 def eigh(A: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending) and eigenvectors of a symmetric matrix."""
     if isinstance(A, np.ndarray):
-        values, vectors = scipy.linalg.eigh(A, check_finite=False)
+        # Divide and conquer: the default driver is up to four times slower on the clustered
+        # eigenvalues near zero that smooth kernels have.
+        values, vectors = scipy.linalg.eigh(A, check_finite=False, driver="evd")
         return values, vectors
     result = namespace(A).linalg.eigh(A)
     return result[0], result[1]
@@ -346,9 +349,9 @@ def concatenate(first: Points, second: Points) -> Points:
     return [*first, *second]
 
 
-def row_blocks(n: int, width: int, entries: int = BLOCK_ENTRIES) -> Iterator[slice]:
+def row_blocks(n: int, width: int, entries: int | None = None) -> Iterator[slice]:
     """Slices over n rows, each small enough that rows x width stays below ``entries``."""
-    step = max(1, entries // max(1, width))
+    step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
 

@@ -26,6 +26,7 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -37,6 +38,7 @@ from kernelbayes.arrays import (
     Array,
     Points,
     as_array,
+    as_vectors,
     column_names,
     concatenate,
     count,
@@ -132,6 +134,7 @@ class ConditionalEmbedding:
     # Set by fit, or by a rule.
     X_: Points = field(default=None, init=False, repr=False)
     Z_: Points = field(default=None, init=False, repr=False)
+    names_x_: tuple[str, ...] | None = field(default=None, init=False, repr=False)
     names_z_: tuple[str, ...] | None = field(default=None, init=False, repr=False)
     lift_: Array | None = field(default=None, init=False, repr=False)
 
@@ -140,14 +143,14 @@ class ConditionalEmbedding:
         if self.ridge != "loo":
             check_ridge(self.ridge)
         self.kernel_x_ = default_kernel(X) if self.kernel_x is None else self.kernel_x
-        self.kernel_z_ = default_kernel(Z) if self.kernel_z is None else self.kernel_z
+        self.kernel_z_ = default_kernel(Z, "Z") if self.kernel_z is None else self.kernel_z
         self.X_ = self.kernel_x_.points(X, "X")
         self.Z_ = self.kernel_z_.points(Z, "Z")
         if count(self.X_) != count(self.Z_):
             raise ValueError(
                 f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
             )
-        self.names_z_ = column_names(Z)
+        self.names_x_, self.names_z_ = column_names(X), column_names(Z)
         self.lift_ = None
         for name in ("gram_x_", "gram_z_", "solver_", "ridge_"):
             self.__dict__.pop(name, None)
@@ -163,7 +166,7 @@ class ConditionalEmbedding:
         gram_x: Gram,
         solver: Solver,
         lift: Array | None = None,
-        names_z: tuple[str, ...] | None = None,
+        names: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None),
     ) -> ConditionalEmbedding:
         """Conditional embedding with a given operator: what the rules return.
 
@@ -171,7 +174,7 @@ class ConditionalEmbedding:
         """
         self = cls(kernel_x, kernel_z, solver.diagnostics.ridge)
         self.kernel_x_, self.kernel_z_, self.X_, self.Z_ = kernel_x, kernel_z, X, Z
-        self.lift_, self.names_z_ = lift, names_z
+        self.lift_, (self.names_x_, self.names_z_) = lift, names
         self.__dict__.update(gram_x_=gram_x, solver_=solver, ridge_=solver.diagnostics.ridge)
         return self
 
@@ -307,13 +310,13 @@ class ConditionalEmbedding:
             raise ValueError("this ConditionalEmbedding is not fitted yet; call fit(X, Z) first")
 
 
-def default_kernel(X: Any) -> Kernel:
+def default_kernel(X: Any, name: str = "X") -> Kernel:
     """Gaussian kernel with the median heuristic for numbers, Delta for anything else."""
-    array = as_array(X)
+    array = as_array(X, name)
     numeric = not isinstance(array, np.ndarray) or array.dtype.kind in "fiu"
     if isinstance(array, np.ndarray) and array.dtype.kind == "O" and is_frame(X):
         raise TypeError("columns of mixed types have no default kernel; use Parts({...})")
-    return Gaussian.median(X) if numeric else Delta()
+    return Gaussian.median(as_vectors(X, name)) if numeric else Delta()
 
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
@@ -350,11 +353,11 @@ def _is_single(X_new: Any, training: Points) -> bool:
 # --- closed-form leave-one-out -------------------------------------------------------------------
 
 
-def loo_subset(n: int) -> np.ndarray[Any, Any]:
-    """All indices up to LOO_POINTS, a fixed random subset beyond."""
-    if n <= LOO_POINTS:
+def loo_subset(n: int, limit: int = LOO_POINTS) -> np.ndarray[Any, Any]:
+    """All indices up to a limit, a fixed random subset beyond."""
+    if n <= limit:
         return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, LOO_POINTS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))
 
 
 def exact_features(kernel: Kernel, *samples: Points) -> list[Any]:
@@ -419,6 +422,22 @@ def loo_errors(F: Any, H: Any, ridges: Any, weights: Any = None) -> Any:
             scale = np.maximum(one_minus_leverage, np.finfo(float).tiny)
             errors[i] = np.sum((residual / scale[:, None]) ** 2)
     return errors / r.sum()
+
+
+def loo_predictions(F: Any, H: Any, ridges: Any, weights: Any = None) -> Iterator[Any]:
+    """Left-out predictions (n, q) of the regression of :func:`loo_errors`, ridge by ridge.
+
+    Also at pairs of weight zero, which the regression does not see.
+    """
+    n = len(F)
+    r = np.full(n, 1.0 / n) if weights is None else np.asarray(weights, dtype=float)
+    squares, V = eigh(F.T @ (r[:, None] * F))
+    squares, P = np.maximum(squares, 0.0), F @ V
+    cross = P.T @ (r[:, None] * H)
+    for ridge in ridges:
+        filtered = 1.0 / (squares + ridge)
+        h = (r * ((P * P) @ filtered))[:, None]
+        yield (P @ (filtered[:, None] * cross) - h * H) / np.maximum(1.0 - h, 1e-10)
 
 
 def _left_singular(A: Any) -> tuple[Any, Any]:

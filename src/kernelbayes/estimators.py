@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from kernelbayes.arrays import (
@@ -28,26 +28,19 @@ from kernelbayes.arrays import (
     as_array,
     as_floats,
     as_generator,
-    eigh,
     is_frame,
     namespace,
-    take,
-    to_numpy,
 )
 from kernelbayes.conditional import (
     ConditionalEmbedding,
     default_kernel,
-    exact_features,
-    loo_errors,
-    loo_subset,
-    ridge_grid,
 )
 from kernelbayes.embedding import Batch, Embedding, MeanElement, embed
 from kernelbayes.features import nystrom
 from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.linalg import Factored, check_ridge
-from kernelbayes.ratio import Method, density_ratio, kulsif_ridge, kulsif_scores
+from kernelbayes.ratio import Method, density_ratio, kulsif_ridge
 from kernelbayes.rules import (
     BayesMethod,
     Form,
@@ -57,7 +50,6 @@ from kernelbayes.rules import (
     turn,
     usable_weights,
 )
-from kernelbayes.select import folds, progress_bar, search_scales, tune
 
 
 class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,12 +86,14 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     rule_ : ConditionalEmbedding
         Of z given x under the prior.
 
-    Tuning: ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses the bandwidth of z
-    and eta by KuLSIF's leave-one-out score, then the bandwidth of x and the second ridge by
-    ``criterion``: "predictive" (the default for numbers: squared error of E[z | x] on left-out
-    pairs, re-weighted by the density ratio, so that the model is tuned for the prior in force),
-    "rkhs" (the same in the RKHS of z) or "marginal" (KBR13 section 4.2: the posterior averaged
-    over left-out x against the marginal of left-out z).
+    Tuning: ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses both bandwidths and
+    both ridges for the prior in force. ``criterion`` is "combined" (the default for numbers: the
+    squared error of posterior means and mass under the prior, estimated half by left-out pairs
+    re-weighted by the density ratio and half by outcome regression), "predictive" (the squared
+    error of E[z | x] on left-out pairs re-weighted by the density ratio, which itself is chosen
+    first, by KuLSIF's score), "rkhs" (the same in the RKHS of z) or "marginal" (KBR13 section 4.2:
+    the posterior averaged over left-out x against the marginal of left-out z). See
+    :mod:`kernelbayes.tuning`.
     """
 
     def __init__(
@@ -211,6 +205,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = self._check_queries(X)
         means = self.rule_.expect(self._coefficients, points)
         if self.normalize:
+            if bool(namespace(means).any(means[:, -1] == 0.0)):
+                raise ValueError("the weights sum to zero, so they cannot be normalised")
             means = means[:, :-1] / means[:, -1:]
         return means[:, 0] if self._one_dimensional else means
 
@@ -229,6 +225,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     if self.prior_ridge == "loo"
                     else check_ridge(self.prior_ridge)
                 )
+            if likelihood.ridge != self.prior_ridge_:
                 likelihood.ridge = self.prior_ridge_
                 for name in ("ridge_", "solver_"):
                     likelihood.__dict__.pop(name, None)
@@ -244,20 +241,22 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _build(self, element: MeanElement | None, ratio: Any) -> None:
-        likelihood, weights, values = self.likelihood_, self.prior_weights_, self._targets()
+        likelihood, weights = self.likelihood_, self.prior_weights_
+        values = self._targets(self.values_)
         G = likelihood.gram_z_
         if self.form == "b" and isinstance(G, Factored) and values is not None:
             # One pass over the features gives the operator and the means.
             moment, cross = G.moments(weights, values)
             solver = turn(G, weights, self.method, self.ridge_, moment)
             self.rule_ = ConditionalEmbedding.from_solver(
-                likelihood.Z_, likelihood.X_, self.kernel_x_, self.kernel_z_, G, solver
-            )
+                likelihood.Z_, likelihood.X_, self.kernel_x_, self.kernel_z_, G, solver,
+                names=(likelihood.names_z_, likelihood.names_x_),
+            )  # fmt: skip
             self._coefficients = self.rule_.regression(values, cross)
             return
         self.rule_ = bayes_rule(likelihood, element, self.method, self.form, self.ridge_, ratio)
         if self.form == "a" and element is not None and values is not None:
-            values = self._numeric(self.rule_.Z_)
+            values = self._targets(self._numeric(self.rule_.Z_))
         if values is not None:
             self._coefficients = self.rule_.regression(values)
 
@@ -277,11 +276,12 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         element: Embedding = embed(points, kernel, weights)
         return element
 
-    def _targets(self) -> Array | None:
-        if self.values_ is None or not self.normalize:
-            return self.values_
-        ones = namespace(self.values_).ones_like(self.values_[:, :1])
-        return namespace(ones).concat([self.values_, ones], axis=1)
+    def _targets(self, values: Array | None) -> Array | None:
+        """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""
+        if values is None or not self.normalize:
+            return values
+        ones = namespace(values).ones_like(values[:, :1])
+        return namespace(ones).concat([values, ones], axis=1)
 
     def _numeric(self, Z: Any) -> Array | None:
         if isinstance(Z, dict):
@@ -336,133 +336,3 @@ def _is_table(X: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.ndim > 2:
         return False
     return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))
-
-
-# --- tuning --------------------------------------------------------------------------------------
-
-Criterion = Literal["predictive", "rkhs", "marginal"]
-
-
-@tune.register
-def _(
-    model: KernelBayesRule,
-    X: Any,
-    Z: Any,
-    *,
-    prior: Any = None,
-    criterion: Criterion | None = None,
-    budget: int = 12,
-    rng: Rng = 0,
-    progress: bool | None = None,
-) -> KernelBayesRule:
-    """Tune the ratio first, then the regression, for the prior in force."""
-    base = clone(model).set_params(rank=None, ridge=1.0, prior_ridge=1.0).fit(X, Z)
-    likelihood = base.likelihood_
-    keep = loo_subset(likelihood.n)
-    inputs, hidden = take(likelihood.Z_, keep), take(likelihood.X_, keep)
-    if criterion is None:
-        criterion = "rkhs" if base.values_ is None else "predictive"
-    table: list[dict[str, Any]] = []
-    kernel_z, eta, weights = base.kernel_z_, model.prior_ridge, None
-    with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
-        if prior is not None:
-            element = base._element(prior)
-
-            def score_ratio(kernel: Kernel) -> dict[str, Any]:
-                ridges, scores = kulsif_scores(_reembed(element, kernel), hidden)
-                return {"ridge": float(ridges[np.argmin(scores)]), "score": float(scores.min())}
-
-            kernel_z, row, rows = search_scales(kernel_z, score_ratio, budget, bar)
-            eta = row["ridge"]
-            table += [{"variable": "z", **r} for r in rows]
-            ratio = density_ratio(_reembed(element, kernel_z), hidden, ridge=eta)
-            weights = np.asarray(to_numpy(ratio.at_denominator), dtype=np.float64)
-            weights = None if weights.sum() <= 0 else weights / weights.sum()
-        targets = _targets(base, kernel_z, hidden, keep, criterion)
-
-        def score_rule(kernel: Kernel) -> dict[str, Any]:
-            F = exact_features(kernel, inputs)[0]
-            ridges = ridge_grid(F, weights)
-            if criterion == "marginal":
-                errors = _marginal_errors(F, targets, ridges, model.method, rng)
-            elif model.method == "importance":
-                errors = loo_errors(F, targets, ridges, weights)
-            else:
-                parts = _ratio_parts(base, prior, kernel_z, hidden)
-                errors = _original_errors(F, targets, ridges, weights, parts, eta, rng)
-            best = float(ridges[np.argmin(errors)])
-            ridge = best if model.method == "importance" else best**2
-            return {"ridge": ridge, "score": float(np.min(errors))}
-
-        kernel_x, row, rows = search_scales(base.kernel_x_, score_rule, budget, bar)
-    table += [{"variable": "x", **r} for r in rows]
-    tuned: KernelBayesRule = clone(model).set_params(
-        kernel_x=kernel_x, kernel_z=kernel_z, ridge=row["ridge"], prior_ridge=eta
-    )
-    tuned.fit(X, Z, prior=prior)
-    tuned.tuning_ = table
-    return tuned
-
-
-def _reembed(element: Any, kernel: Kernel) -> Any:
-    if isinstance(element, GaussianEmbedding):
-        return GaussianEmbedding(element.mean, element.cov, kernel)  # type: ignore[arg-type]
-    return embed(element.points, kernel, element.weights)
-
-
-def _targets(base: Any, kernel_z: Kernel, hidden: Points, keep: Any, criterion: str) -> Any:
-    if criterion == "predictive":
-        if base.values_ is None:
-            raise TypeError("criterion 'predictive' needs numeric Z; use 'rkhs'")
-        values = np.asarray(to_numpy(base.values_), dtype=np.float64)[keep]
-        return values
-    if criterion in ("rkhs", "marginal"):
-        return exact_features(kernel_z, hidden)[0]
-    raise ValueError(f"criterion must be 'predictive', 'rkhs' or 'marginal', got {criterion!r}")
-
-
-def _ratio_parts(base: Any, prior: Any, kernel_z: Kernel, hidden: Points) -> Any:
-    """Features of the hidden points and of the prior, to recompute its weights in each fold."""
-    if prior is None:
-        return None
-    element = _reembed(base._element(prior), kernel_z)
-    if not isinstance(element, Embedding):
-        raise TypeError("tuning the original rule needs a prior of points")
-    F, U = exact_features(kernel_z, hidden, element.points)
-    return F, np.asarray(to_numpy(element.weights), dtype=np.float64) @ U
-
-
-def _original_errors(
-    F: Any, H: Any, ridges: Any, weights: Any, parts: Any, eta: Any, rng: Rng, k: int = 5
-) -> Any:
-    """K-fold errors of the original rule, re-weighted by the density ratio; delta = ridge^2."""
-    n = len(F)
-    r = np.full(n, 1.0 / n) if weights is None else weights
-    errors = np.zeros(len(ridges))
-    for train, test in folds(n, k, rng):
-        gamma = np.full(len(train), 1.0 / len(train))
-        if parts is not None:
-            P, mean = parts[0][train], parts[1]
-            A = P.T @ P + len(train) * eta * np.eye(P.shape[1])
-            gamma = P @ np.linalg.solve(A, mean)
-        c, Q = eigh(F[train].T @ (gamma[:, None] * F[train]))
-        cross = Q.T @ (F[train].T @ (gamma[:, None] * H[train]))
-        at = F[test] @ Q
-        for i, ridge in enumerate(ridges):
-            residual = H[test] - (at * (c / (c * c + ridge**2))) @ cross
-            errors[i] += r[test] @ np.einsum("ij,ij->i", residual, residual)
-    return errors / r.sum()
-
-
-def _marginal_errors(F: Any, H: Any, ridges: Any, method: str, rng: Rng, k: int = 5) -> Any:
-    """KBR13 section 4.2: averaged posterior against the marginal, over K folds."""
-    errors = np.zeros(len(ridges))
-    for train, test in folds(len(F), k, rng):
-        c, Q = eigh(F[train].T @ F[train] / len(train))
-        c = np.maximum(c, 0.0)
-        cross = Q.T @ (F[train].T @ H[train]) / len(train)
-        mean, target = F[test].mean(axis=0) @ Q, H[test].mean(axis=0)
-        for i, ridge in enumerate(ridges):
-            filtered = 1.0 / (c + ridge) if method == "importance" else c / (c * c + ridge**2)
-            errors[i] += np.sum(((mean * filtered) @ cross - target) ** 2)
-    return errors

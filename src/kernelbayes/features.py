@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -125,13 +125,23 @@ class Landmarks(_Finite):
     factor : array (r, r)
         Lower Cholesky factor of the landmarks' Gram matrix.
     error : float
-        Relative trace error on the points it was made from.
+        Relative trace error on the points it was made from; measured when first asked for.
     """
 
     kernel: Kernel
     landmarks: Points = field(repr=False)
     factor: Array = field(repr=False)
-    error: float = field(compare=False)
+    # The error if it is known, or the points on which to measure it.
+    measured: float | Points = field(repr=False, compare=False)
+
+    @cached_property
+    def error(self) -> float:
+        """Relative trace error on the points it was made from."""
+        known = isinstance(self.measured, float)
+        return self.measured if known else _trace_error(self, self.measured)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "measured": self.error}  # a small file: without the points
 
     @property
     def rank(self) -> int:
@@ -243,7 +253,8 @@ def nystrom(
         raise ValueError(
             f"landmarks must be 'uniform', 'kmeans++' or 'rpcholesky', got {landmarks!r}"
         )
-    sample = take(X, generator.permutation(n)[:ERROR_ROWS]) if n > ERROR_ROWS else X
+    rows = generator.permutation(n)[:ERROR_ROWS] if n > ERROR_ROWS else np.arange(n)
+    sample = take(X, rows)  # a copy: the error is measured later
     if tol is None:
         return _on_landmarks(kernel, take(X, order[:rank]), sample)
     size = min(16, rank)
@@ -481,10 +492,7 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
         zeros = xp.zeros((r, len(L) - r), dtype=K.dtype, device=device(K))
         ones = xp.eye(len(L) - r, dtype=K.dtype, device=device(K))
         factor = xp.concat([xp.concat([first, zeros], axis=1), xp.concat([rest, ones], axis=1)])
-    if isinstance(sample_or_error, float):
-        return Landmarks(kernel, Z, factor, sample_or_error)
-    result = Landmarks(kernel, Z, factor, math.nan)
-    return Landmarks(kernel, Z, factor, _trace_error(result, sample_or_error))
+    return Landmarks(kernel, Z, factor, sample_or_error)
 
 
 def _trace_error(approximation: Landmarks, X: Points) -> float:

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
@@ -113,7 +114,8 @@ class _Basis(Kernel):
         return self._features(X) @ self._features(Y).T
 
     def _diag(self, X: Points) -> Array:
-        return namespace(X).sum(self._features(X) ** 2, axis=1)
+        features = self._features(X)
+        return namespace(features).sum(features**2, axis=1)
 
 
 def density_ratio(
@@ -165,6 +167,8 @@ def density_ratio(
     m = numerator if isinstance(numerator, MeanElement) else embed(numerator, kernel)
     if m.kernel != kernel:
         raise ValueError(f"the numerator is embedded with {m.kernel!r}, not with {kernel!r}")
+    if isinstance(m, Embedding):
+        kernel.check_pair(m.points, Z)
     if method in ("kulsif", "ulsif"):
         eta = kulsif_ridge(m, Z) if ridge == "loo" else check_ridge(ridge)
         return _least_squares(m, Z, None, method, eta)
@@ -185,7 +189,7 @@ def _least_squares(
     template = kernel.diag(take(V, slice(0, 1)))
     xp, size = namespace(template), count(V)
     if weights is None:
-        weights = xp.ones(size, dtype=template.dtype) / size
+        weights = xp.ones(size, dtype=template.dtype, device=device(template)) / size
     G = gram(kernel, V)
     solver = G.weighted(weights, eta)
     if kernel.finite:
@@ -216,7 +220,7 @@ def _relative(m: MeanElement, Z: Points, alpha: float, ridge: Any) -> DensityRat
     n = count(Z)
     xp = namespace(m.weights)
     V = concatenate(Z, m.points)
-    uniform = xp.ones(n, dtype=m.weights.dtype) * ((1.0 - alpha) / n)
+    uniform = xp.ones(n, dtype=m.weights.dtype, device=device(m.weights)) * ((1.0 - alpha) / n)
     v = xp.concat([uniform, alpha * m.normalized().weights])
     eta = _relative_ridge(m, Z, alpha) if ridge == "loo" else check_ridge(ridge)
     return _least_squares(m, V, v, "rulsif", eta, n)
@@ -385,6 +389,10 @@ def kulsif_loo(F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None) -> 
     array (p,)
     """
     n = len(F)
+    if n == 1:
+        return np.asarray(ridges, dtype=float)  # nothing to leave out: the smallest ridge is best
+    if w is not None and np.abs(w).max() > 0.75 * abs(w.sum()):
+        U = None  # little is left without the heaviest point: take the numerator as exact
     squares, Q = eigh(F.T @ F)
     squares = np.maximum(squares, 0.0)
     P, p = F @ Q, mean @ Q

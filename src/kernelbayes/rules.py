@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
@@ -45,6 +46,7 @@ from kernelbayes.arrays import (
     Points,
     as_floats,
     count,
+    epsilon,
     namespace,
     take,
     to_float,
@@ -104,6 +106,7 @@ def sum_rule(cme: ConditionalEmbedding, prior: Any = None, form: Form = "a") -> 
     array([0.25, 0.75])
     """
     _check_form(form)
+    cme._check_fitted()
     gamma = cme.apply(as_prior(prior, cme.kernel_x_, cme.X_))
     kernel = cme.kernel_z_ if form == "a" else cme.kernel_z_ * cme.kernel_z_
     return Embedding(cme.Z_, gamma, kernel, cme.names_z_)
@@ -152,6 +155,7 @@ def chain_rule(cme: ConditionalEmbedding, prior: Any = None, form: Form = "b") -
         Over points {"x": A, "z": B}, with ``marginal("x")`` and ``marginal("z")``.
     """
     _check_form(form)
+    cme._check_fitted()
     prior = as_prior(prior, cme.kernel_x_, cme.X_)
     kernel = Parts({"x": cme.kernel_x_, "z": cme.kernel_z_})
     if form == "b":
@@ -190,7 +194,7 @@ def bayes_rule(
         IW22 Alg. 1, or KBR13 eq. 13.
     form : {"a", "b"}
         Where the posterior lives: on the prior's own points (CME13 eq. 23) or on the training
-        points (eq. 24, the usual form).
+        points (eq. 24, the usual form). The same for the training marginal.
     ridge : float or "loo"
         lambda (importance) or delta (original). "loo" minimises the importance-weighted
         leave-one-out error in the RKHS of A; for the original rule, which penalises the square,
@@ -208,6 +212,7 @@ def bayes_rule(
     marginal's and a ``NumericalWarning`` says so.
     """
     _check_form(form)
+    cme._check_fitted()
     if method not in ("importance", "original"):
         raise ValueError(f"method must be 'importance' or 'original', got {method!r}")
     if cme.lift_ is not None:
@@ -219,11 +224,12 @@ def bayes_rule(
         ridge = choose_ridge(cme.kernel_z_, cme.Z_, cme.kernel_x_, cme.X_, weights, method)
     solver = turn(cme.gram_z_, weights, method, check_ridge(ridge))
     Z, lift = cme.X_, None
-    if form == "a":
+    if form == "a" and prior is not None:
         Z, lift = _sample(element).points, _lift(cme, _sample(element), weights, method)
     return ConditionalEmbedding.from_solver(
-        cme.Z_, Z, cme.kernel_z_, cme.kernel_x_, cme.gram_z_, solver, lift
-    )
+        cme.Z_, Z, cme.kernel_z_, cme.kernel_x_, cme.gram_z_, solver, lift,
+        names=(cme.names_z_, cme.names_x_),
+    )  # fmt: skip
 
 
 def prior_weights(cme: ConditionalEmbedding, prior: MeanElement | None, ratio: Any) -> Array:
@@ -237,16 +243,19 @@ def prior_weights(cme: ConditionalEmbedding, prior: MeanElement | None, ratio: A
     if prior is None:
         one = cme.kernel_x_.diag(take(cme.X_, slice(0, 1)))
         xp = namespace(one)
-        return xp.ones(cme.n, dtype=one.dtype) / cme.n
+        return xp.ones(cme.n, dtype=one.dtype, device=device(one)) / cme.n
     return cme.apply(prior)  # KBR13 eq. 11 over n; KuLSIF at the training points (IW22 eq. 1)
 
 
 def usable_weights(weights: Array, method: BayesMethod) -> Array:
-    """Cut weights off at zero for the importance rule; fall back when nothing is left."""
+    """Cut weights off at zero for the importance rule; fall back when nothing is left.
+
+    Nothing is left when no weight reaches the rounding of the training marginal's 1/n.
+    """
     xp = namespace(weights)
     if method == "importance":
         weights = xp.clip(weights, min=0.0)  # IW22 Alg. 1, line 2
-    if to_float(xp.max(xp.abs(weights))) > 0.0:
+    if weights.shape[0] * to_float(xp.max(xp.abs(weights))) > epsilon(weights):
         return weights
     warnings.warn(
         "the prior has no mass on the training sample; the training marginal is used instead. "

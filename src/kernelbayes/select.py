@@ -55,12 +55,19 @@ def rescaled(kernel: Kernel, scale: float) -> Kernel:
 
 
 def search_scales(
-    kernel: Kernel, score: Callable[[Kernel], dict[str, Any]], budget: int, bar: Any = None
+    kernel: Kernel,
+    score: Callable[[Kernel], dict[str, Any]],
+    budget: int,
+    bar: Any = None,
+    *,
+    finest: float = 1.1,
+    widest: float = np.inf,
 ) -> tuple[Kernel, dict[str, Any], Table]:
     """Best multiple of a kernel's bandwidths: coarse, then outward or finer around the best.
 
     ``score(kernel)`` gives a row with at least ``"score"`` (smaller is better). Returns the best
-    kernel, its row and all rows. A kernel without a bandwidth is scored once.
+    kernel, its row and all rows. A kernel without a bandwidth is scored once. Steps go down to the
+    factor ``finest``, and no further out than ``widest``.
     """
     if rescaled(kernel, 2.0) == kernel:
         row = {"scale": 1.0, "kernel": kernel, **score(kernel)}
@@ -79,10 +86,14 @@ def search_scales(
     while len(rows) < budget:
         best = min(rows, key=lambda row: row["score"])["scale"]
         seen = [row["scale"] for row in rows]
-        new = [s for s in (best * factor, best / factor) if not np.any(np.isclose(s, seen))]
+        new = [
+            s
+            for s in (best * factor, best / factor)
+            if not np.any(np.isclose(s, seen)) and s < 1.001 * widest
+        ]
         if not new:
             factor = factor**0.5
-            if factor < 1.1:
+            if factor < finest:
                 break
             continue
         visit(new[0])

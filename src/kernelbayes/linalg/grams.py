@@ -131,7 +131,7 @@ class Dense(Gram):
             return _DenseWeighted(diagnostics, r, L, s, inverse, None)
         active = np.flatnonzero(r)
         s = np.sqrt(r[active])
-        A = self.G[np.ix_(active, active)]
+        A = self.G.take(active, axis=0).take(active, axis=1)  # twice as fast as np.ix_
         A *= s[:, None]
         A *= s
         L, diagnostics = factor_with_ridge(A, ridge, overwrite=True)
@@ -363,11 +363,27 @@ def _moments(L: Array, d: Array | None, B: Array | None) -> tuple[Array, Array |
         if d is None:
             return L.T @ L, None if B is None else L.T @ B
         cross = None if B is None else L.T @ scale_rows(d, B)
-        if isinstance(d, np.ndarray) and not np.any(d < 0):
-            root = scale_rows(np.sqrt(d), L)  # A^T A is one symmetric rank-k update
-            return root.T @ root, cross
+        if isinstance(d, np.ndarray):
+            return _weighted_square(L, d), cross
         C = L.T @ scale_rows(d, L)
         return 0.5 * (C + C.T), cross
+
+
+def _weighted_square(L: Array, d: Array) -> Array:
+    """L^T D L as A^T A - B^T B over the points with d > 0 and d < 0, in row blocks.
+
+    A^T A is one symmetric rank-k update, half the work of a product, and exactly symmetric.
+    """
+    if d.size and d.min() == d.max():  # the training marginal as prior: nothing to scale
+        return d[0] * (L.T @ L)
+    C = np.zeros((L.shape[1], L.shape[1]), dtype=np.result_type(L, d))
+    for rows in row_blocks(*L.shape):
+        for add, part in ((np.add, d[rows] > 0), (np.subtract, d[rows] < 0)):
+            if part.any():
+                chosen = L[rows] if part.all() else L[rows][part]
+                root = scale_rows(np.sqrt(np.abs(d[rows][part])), chosen)
+                add(C, root.T @ root, out=C)
+    return C
 
 
 def _check_factor(G: Array, L: Array) -> None:

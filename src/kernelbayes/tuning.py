@@ -1,0 +1,364 @@
+r"""Tuning of Bayes' rule for the prior in force: what ``tune(KernelBayesRule(), ...)`` does.
+
+Held-out pairs come from the training distribution, but the rule will be used under another prior.
+So held-out pairs cannot be scored as they are. Every criterion here that knows the prior estimates
+the risk under the prior, for the left-out predictions p_i of the rule at the training points,
+
+.. math:: \mathrm{E} |z - p(x)|^2 = \sum_i a_i |p_i|^2 - 2 \sum_i c_i \cdot p_i + \text{constant}
+
+"predictive" and "rkhs" weigh pairs by the density ratio of prior and training marginal:
+``a_i = r_i``, ``c_i = r_i z_i``. An estimated ratio is flatter than the true one, and in high
+dimension far flatter; then the rule is tuned for something near the training marginal, with too
+little regularisation when the prior is narrower.
+
+"combined", the default for numbers, averages this with a second estimate that needs no density
+ratio, by iterating expectations: :math:`\mathrm{E}[z \cdot p(x)] = \mathrm{E}_{prior}[z \cdot
+\mathrm{E}[p(x) | z]]`, where the inner expectation does not depend on the prior and is a regression
+of p_i on z_i, a linear smoother B from training to prior points: ``a = mean_j B_j``,
+``c = mean_j B_j u_j`` ("outcome regression" in the literature on covariate shift). A regularised
+smoother flattens E[p | z], as if x said less about z than it does: it asks for too much
+regularisation where the ratio asks for too little. Both estimates are consistent.
+
+In "combined", the targets are z and the constant 1, which counts as one more coordinate of z (of
+their average variance): a posterior should have mass one, and without this an uninformative x
+shrinks all weights to zero, since that predicts a prior mean of zero well.
+
+"marginal" (KBR13 section 4.2) compares the averaged posterior with the marginal of held-out z
+under the training marginal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from kernelbayes.arrays import Points, Rng, count, eigh, take, to_numpy
+from kernelbayes.conditional import exact_features, loo_predictions, loo_subset, ridge_grid
+from kernelbayes.embedding import Embedding, embed
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.kernels import Kernel
+from kernelbayes.ratio import density_ratio, kulsif_scores
+from kernelbayes.select import folds, progress_bar, rescaled, search_scales, tune
+
+Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
+CRITERIA = ("combined", "predictive", "rkhs", "marginal")
+# Pairs used for tuning; a fixed random subset beyond this number.
+TUNE_POINTS = 1000
+# Ratios tried by "combined" beside the best one by KuLSIF's score: multiples of the bandwidth of z
+# and ridges in units of k(z, z). Flat ratios make a steadier rule than the best ratio does.
+RATIO_SCALES = (1.0, 2.0, 4.0)
+RATIO_RIDGES = (1e-3, 1e-2, 1e-1)
+# Multiples of the bandwidth of z tried for the smoother of the outcome regression.
+SMOOTHER_SCALES = (1.0, 2.0, 4.0, 8.0)
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    """A candidate for the first half of the rule."""
+
+    kernel: Kernel
+    ridge: Any
+    weights: Any  # (n,), not negative, sum to one
+    mass: float  # what they summed to
+    score: float = np.nan  # KuLSIF's
+
+
+@dataclass(frozen=True)
+class _Risk:
+    """A risk that is quadratic in the left-out predictions."""
+
+    a: Any  # (n,)
+    c: Any  # (n, q)
+    constant: float
+
+    def __call__(self, p: Any) -> float:
+        squares = np.einsum("ij,ij->i", p, p)
+        return float(self.a @ squares - 2.0 * np.sum(self.c * p) + self.constant)
+
+
+@tune.register
+def _(
+    model: KernelBayesRule,
+    X: Any,
+    Z: Any,
+    *,
+    prior: Any = None,
+    criterion: Criterion | None = None,
+    budget: int = 12,
+    rng: Rng = 0,
+    progress: bool | None = None,
+) -> KernelBayesRule:
+    """Both bandwidths and both ridges, for the prior in force."""
+    base = clone(model).set_params(rank=None, ridge=1.0, prior_ridge=1.0).fit(X, Z)
+    if criterion is None:
+        criterion = "rkhs" if base.values_ is None else "combined"
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
+    if criterion in ("combined", "predictive") and base.values_ is None:
+        raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
+    data = _Data(base, prior, criterion, model.method, np.random.default_rng(rng))
+    with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
+        ratios, table = data.ratios(model, budget, bar)
+        ratio, kernel_x, row, tried = data.search(ratios, budget, bar)
+    tuned: KernelBayesRule = clone(model).set_params(
+        kernel_x=kernel_x,
+        kernel_z=ratio.kernel,
+        ridge=row["ridge"],
+        prior_ridge=model.prior_ridge if prior is None else ratio.ridge,
+    )
+    tuned.fit(X, Z, prior=prior)
+    tuned.tuning_ = table + tried
+    return tuned
+
+
+class _Data:
+    """Points, prior and criterion of one search."""
+
+    def __init__(
+        self, base: Any, prior: Any, criterion: str, method: str, rng: np.random.Generator
+    ) -> None:
+        likelihood = base.likelihood_
+        keep = loo_subset(likelihood.n, TUNE_POINTS)
+        self.x, self.z = take(likelihood.Z_, keep), take(likelihood.X_, keep)
+        self.kernel_x, self.kernel_z = base.kernel_x_, base.kernel_z_
+        self.prior = base._element(prior)
+        self.criterion, self.method = criterion, method
+        self.folds = list(folds(len(keep), 5, rng))
+        self.values = None
+        if base.values_ is not None:
+            self.values = np.asarray(to_numpy(base.values_), dtype=np.float64)[keep]
+        self._features: dict[Kernel, Any] = {}
+
+    @property
+    def n(self) -> int:
+        return count(self.z)
+
+    def features(self, kernel: Kernel) -> Any:
+        """Features of x, at most n of them; kept for the kernel used last."""
+        if kernel not in self._features:
+            F = exact_features(kernel, self.x)[0]
+            if F.shape[1] > F.shape[0]:
+                squares, U = eigh(F @ F.T)
+                F = U * np.sqrt(np.maximum(squares, 0.0))
+            self._features = {kernel: F}
+        return self._features[kernel]
+
+    # --- ratios ---
+
+    def ratios(self, model: Any, budget: int, bar: Any) -> tuple[list[_Ratio], list[Any]]:
+        """Candidate ratios, first the best by KuLSIF's leave-one-out score."""
+        if self.prior is None:
+            uniform = np.full(self.n, 1.0 / self.n)
+            return [_Ratio(self.kernel_z, None, uniform, 1.0)], []
+
+        def score(kernel: Kernel) -> dict[str, Any]:
+            ridges, scores = kulsif_scores(_reembed(self.prior, kernel), self.z)
+            return {"ridge": float(ridges[np.argmin(scores)]), "score": float(scores.min())}
+
+        kernel, row, rows = search_scales(self.kernel_z, score, budget, bar)
+        table = [{"variable": "z", **r} for r in rows]
+        method = model.ratio if self.method == "importance" else "kulsif"
+        candidates = [self._ratio(kernel, row["ridge"], method, model.rng)]
+        if self.criterion == "combined":
+            kernels = dict.fromkeys(rescaled(self.kernel_z, s) for s in RATIO_SCALES)
+            for k in kernels:
+                unit = float(np.mean(to_numpy(k.diag(self.z)))) or 1.0
+                candidates += [
+                    self._ratio(k, eta * unit, method, model.rng) for eta in RATIO_RIDGES
+                ]
+        return candidates, table
+
+    def _ratio(self, kernel: Kernel, eta: float, method: Any, rng: Rng) -> _Ratio:
+        found = density_ratio(_reembed(self.prior, kernel), self.z, kernel, method, eta, rng=rng)
+        weights = np.asarray(to_numpy(found.at_denominator), dtype=np.float64) / self.n
+        mass = float(weights.sum())
+        if mass <= 0.0:
+            return _Ratio(kernel, eta, np.full(self.n, 1.0 / self.n), 1.0)
+        return _Ratio(kernel, eta, weights / mass, mass)
+
+    # --- what is minimised ---
+
+    def targets(self, ratio: _Ratio) -> Any:
+        """Return what is predicted: z, z and 1, or the features of z."""
+        if self.criterion in ("rkhs", "marginal"):
+            return exact_features(ratio.kernel, self.z)[0]
+        if self.criterion == "predictive":
+            return self.values
+        return self._with_one(self.values)
+
+    def _with_one(self, values: Any) -> Any:
+        unit = float(np.sqrt(np.mean(np.var(self.values, axis=0)))) or 1.0  # type: ignore[arg-type]
+        return np.column_stack([values, np.full(len(values), unit)])
+
+    def risk(self, ratio: _Ratio, targets: Any) -> _Risk:
+        """Risk under the prior, with ``ratio`` as the density ratio."""
+        r = ratio.weights
+        weighted = _Risk(
+            r, r[:, None] * targets, float(r @ np.einsum("ij,ij->i", targets, targets))
+        )
+        if self.criterion != "combined" or self.prior is None:
+            return weighted
+        points, alpha = _sample(self.prior, self.kernel_z, 2 * self.n)
+        U = self._with_one(np.asarray(to_numpy(points), dtype=np.float64).reshape(len(alpha), -1))
+        B = self._smoother(points, targets)
+        a = np.maximum(alpha @ B, 0.0)
+        c = B.T @ (alpha[:, None] * U)
+        constant = float(alpha @ np.einsum("ij,ij->i", U, U))
+        return _Risk(0.5 * (a + r), 0.5 * (c + weighted.c), 0.5 * (constant + weighted.constant))
+
+    def _smoother(self, points: Points, targets: Any) -> Any:
+        """Smoother (m, n) from predictions at the pairs to their expectations given z = u_j.
+
+        Kernel ridge regression with an intercept. Its bandwidth and ridge are those that best
+        predict, from z alone, the left-out predictions of the rule without weights.
+        """
+        F = self.features(self.kernel_x)
+        pilots = list(loo_predictions(F, targets, ridge_grid(F)))
+        pilot = pilots[int(np.argmin([np.sum((targets - p) ** 2) for p in pilots]))]
+        best: tuple[float, Any] = (np.inf, None)
+        for kernel in dict.fromkeys(rescaled(self.kernel_z, s) for s in SMOOTHER_SCALES):
+            F, V = exact_features(kernel, self.z, points)
+            centre = F.mean(axis=0)
+            F, V = F - centre, V - centre
+            squares, Q = eigh(F.T @ F)
+            squares, P = np.maximum(squares, 0.0), F @ Q
+            target = pilot - pilot.mean(axis=0)
+            cross = P.T @ target
+            for ridge in self.n * ridge_grid(F):
+                filtered = 1.0 / (squares + ridge)
+                free = np.maximum(1.0 - 1.0 / self.n - (P * P) @ filtered, 1e-10)
+                left_out = (target - P @ (filtered[:, None] * cross)) / free[:, None]
+                error = float(np.sum(left_out**2))
+                if error < best[0]:
+                    best = error, (V @ Q, filtered, P)
+        at, filtered, P = best[1]
+        return (at * filtered) @ P.T + 1.0 / self.n
+
+    # --- search ---
+
+    def search(
+        self, ratios: list[_Ratio], budget: int, bar: Any
+    ) -> tuple[_Ratio, Kernel, dict[str, Any], list[Any]]:
+        """Ratio at the starting bandwidth of x, then the bandwidth of x, then the ratio again."""
+        targets = self.targets(ratios[0])
+        risk = self.risk(ratios[0], targets)
+        table = []
+
+        def scored(ratio: _Ratio, kernel: Kernel) -> dict[str, Any]:
+            return self._score(ratio, kernel, targets, risk)
+
+        def best_ratio(kernel: Kernel, scale: float) -> tuple[_Ratio, dict[str, Any]]:
+            rows = [scored(ratio, kernel) for ratio in ratios]
+            named = [
+                {"variable": "x", "scale": scale, "kernel": kernel, "kernel_z": ratio.kernel,
+                 "prior_ridge": ratio.ridge, **row}
+                for ratio, row in zip(ratios, rows, strict=True)
+            ]  # fmt: skip
+            table.extend(named)
+            i = int(np.argmin([row["score"] for row in rows]))
+            return ratios[i], named[i]
+
+        ratio = ratios[0]
+        if len(ratios) > 1:
+            ratio, _ = best_ratio(self.kernel_x, 1.0)
+        # Finer steps differ by less than the noise of the risk, which invites overfitting; beyond
+        # four medians a smooth kernel hardly changes but for the scale of its ridge.
+        limits = {"finest": 2.0, "widest": 4.0} if self.criterion == "combined" else {}
+        kernel, row, rows = search_scales(
+            self.kernel_x, lambda k: scored(ratio, k), budget, bar, **limits
+        )
+        table += [{"variable": "x", "kernel_z": ratio.kernel, "prior_ridge": ratio.ridge, **r}
+                  for r in rows]  # fmt: skip
+        if len(ratios) > 1:
+            ratio, row = best_ratio(kernel, row["scale"])
+        return ratio, kernel, row, table
+
+    def _score(self, ratio: _Ratio, kernel: Kernel, targets: Any, risk: _Risk) -> dict[str, Any]:
+        F = self.features(kernel)
+        ridges = ridge_grid(F, ratio.weights)
+        if self.criterion == "marginal":
+            errors = _marginal_errors(F, targets, ridges, self.method, self.folds)
+        elif self.method == "importance":
+            predictions = loo_predictions(F, targets, ridges, ratio.weights)
+            errors = np.array([risk(p) for p in predictions])
+        else:
+            predictions = _original_predictions(F, targets, ridges, self._gammas(ratio), self.folds)
+            errors = np.array([risk(p) for p in predictions])
+        best = float(ridges[np.argmin(errors)])
+        ridge = best * ratio.mass if self.method == "importance" else best**2
+        return {"ridge": ridge, "score": float(np.min(errors))}
+
+    def _gammas(self, ratio: _Ratio) -> list[Any]:
+        """Signed weights of the prior on the training part of each fold."""
+        if self.prior is None:
+            return [np.full(len(train), 1.0 / len(train)) for train, _ in self.folds]
+        element = _reembed(self.prior, ratio.kernel)
+        G = np.asarray(to_numpy(ratio.kernel(self.z)), dtype=np.float64)
+        mean = np.asarray(to_numpy(element(self.z)), dtype=np.float64)
+        return [
+            np.linalg.solve(
+                G[np.ix_(train, train)] + len(train) * ratio.ridge * np.eye(len(train)),
+                mean[train],
+            )
+            for train, _ in self.folds
+        ]
+
+
+def _reembed(element: Any, kernel: Kernel) -> Any:
+    if isinstance(element, GaussianEmbedding):
+        return GaussianEmbedding(element.mean, element.cov, kernel)  # type: ignore[arg-type]
+    return embed(element.points, kernel, element.weights)
+
+
+def _sample(element: Any, kernel: Kernel, size: int) -> tuple[Points, Any]:
+    """Points and weights (summing to one) of a prior; a closed form is sampled."""
+    if isinstance(element, Embedding):
+        keep = loo_subset(len(element), TUNE_POINTS)
+        weights = np.asarray(to_numpy(element.weights), dtype=np.float64)[keep]
+        total = float(weights.sum())
+        if abs(total) > 1e-3 * float(np.abs(weights).sum()):
+            return take(element.points, keep), weights / total
+        return take(element.points, keep), np.full(len(keep), 1.0 / len(keep))
+    mean, cov = (np.asarray(to_numpy(a), dtype=np.float64) for a in (element.mean, element.cov))
+    points = np.random.default_rng(0).multivariate_normal(mean, cov, size=size)
+    return kernel.points(points, "prior"), np.full(size, 1.0 / size)
+
+
+def _original_predictions(
+    F: Any, H: Any, ridges: Any, gammas: list[Any], parts: list[Any]
+) -> Iterator[Any]:
+    """Held-out predictions (n, q) of the original rule over folds, for delta = ridge^2."""
+    solved: list[Callable[[float], Any]] = []
+    for gamma, (train, test) in zip(gammas, parts, strict=True):
+        c, Q = eigh(F[train].T @ (gamma[:, None] * F[train]))
+        cross = Q.T @ (F[train].T @ (gamma[:, None] * H[train]))
+        at = F[test] @ Q
+
+        def predict(ridge: float, c: Any = c, cross: Any = cross, at: Any = at) -> Any:
+            return at @ ((c / (c * c + ridge**2))[:, None] * cross)
+
+        solved.append(predict)
+    for ridge in ridges:
+        predictions = np.empty(H.shape)
+        for at_fold, (_, test) in zip(solved, parts, strict=True):
+            predictions[test] = at_fold(float(ridge))
+        yield predictions
+
+
+def _marginal_errors(F: Any, H: Any, ridges: Any, method: str, parts: list[Any]) -> Any:
+    """KBR13 section 4.2: averaged posterior against the marginal, over K folds."""
+    errors = np.zeros(len(ridges))
+    for train, test in parts:
+        c, Q = eigh(F[train].T @ F[train] / len(train))
+        c = np.maximum(c, 0.0)
+        cross = Q.T @ (F[train].T @ H[train]) / len(train)
+        mean, target = F[test].mean(axis=0) @ Q, H[test].mean(axis=0)
+        for i, ridge in enumerate(ridges):
+            filtered = 1.0 / (c + ridge) if method == "importance" else c / (c * c + ridge**2)
+            errors[i] += np.sum(((mean * filtered) @ cross - target) ** 2)
+    return errors

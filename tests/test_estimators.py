@@ -1,0 +1,300 @@
+"""KernelBayesRule: scikit-learn's contract, priors, reuse, predictions, hard and bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import kernelbayes as kb
+from kernelbayes.linalg import Dense
+
+METHODS = ["importance", "original"]
+each_method = pytest.mark.parametrize("method", METHODS)
+each_form = pytest.mark.parametrize("form", ["a", "b"])
+each_rank = pytest.mark.parametrize("rank", [None, 8])
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=60)
+X = Z + 0.4 * RNG.normal(size=60)
+PRIOR, OTHER = RNG.normal(0.5, 0.5, size=30), RNG.normal(-0.3, 0.6, size=25)
+NEW = np.linspace(-1.5, 1.5, 6)
+# Automatic ridges may condition the solves up to 1e8.
+EQUAL = {"rel": 1e-6, "abs": 1e-7}
+
+
+def fixed(**options):
+    """Model with ridges of its own, so that fits under different priors can be compared."""
+    return kb.KernelBayesRule(**{"prior_ridge": 0.01, "ridge": 0.01, "rng": 0, **options})
+
+
+# --- scikit-learn --------------------------------------------------------------------------------
+
+
+class Validating(kb.KernelBayesRule):
+    """Without the tag that lets a 1-d X be n scalar points."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.no_validation = False
+        return tags
+
+
+@pytest.mark.filterwarnings("ignore::kernelbayes.NumericalWarning")  # some checks fit constants
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (kb.KernelBayesRule(), {}),
+        (Validating(), {"check_fit1d": "a 1-d X is n scalar points"}),
+        (Validating(method="original"), {"check_fit1d": "a 1-d X is n scalar points"}),
+        (Validating(normalize=True), {"check_fit1d": "a 1-d X is n scalar points"}),
+    ],
+    ids=["default", "validating", "original", "normalize"],
+)
+def test_check_estimator(estimator, expected):
+    results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(expected)
+    assert sum(r["status"] == "passed" for r in results) > 10
+
+
+def test_clone_and_parameters():
+    model = fixed(kernel_x=kb.Gaussian(2.0), method="original", rank=5)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "rule_")
+    assert copy.set_params(ridge=0.5).ridge == 0.5
+
+
+def test_grid_search():
+    grid = {"kernel_x": [kb.Gaussian(0.5), kb.Gaussian(50.0)], "ridge": [1e-3, 10.0]}
+    search = GridSearchCV(kb.KernelBayesRule(), grid, cv=3).fit(X[:, None], Z)
+    assert search.best_params_ == {"kernel_x": kb.Gaussian(0.5), "ridge": 1e-3}
+    # R^2 of the exact regression is 1 / 1.16; a spread of 0.1 at n = 60.
+    assert search.best_score_ > 0.6
+    assert search.best_estimator_.score(X[:, None], Z) > 0.6
+
+
+def test_pipeline():
+    pipe = make_pipeline(StandardScaler(), kb.KernelBayesRule())
+    scaled = pipe.fit(1e6 * X[:, None], Z).predict(1e6 * NEW[:, None])
+    plain = kb.KernelBayesRule().fit(X[:, None], Z).predict(NEW[:, None])
+    assert scaled == pytest.approx(plain, **EQUAL)  # the median heuristic has no units
+    assert np.isfinite(cross_val_score(pipe, X[:, None], Z, cv=3)).all()
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_frames(library):
+    frame = library.DataFrame({"a": X, "b": X**2})
+    hidden = library.DataFrame({"z": Z, "w": Z**2})
+    model = fixed().fit(frame, hidden, prior=hidden[:20])
+    expected = fixed().fit(
+        np.column_stack([X, X**2]), np.column_stack([Z, Z**2]), np.column_stack([Z, Z**2])[:20]
+    )
+    found = model.predict(frame[:5])
+    assert found == pytest.approx(expected.predict(np.column_stack([X, X**2])[:5]), rel=1e-12)
+    assert model.posterior(frame[:5]).weights.shape == (5, 60)
+    for form in ("a", "b"):
+        assert fixed(form=form).fit(frame, hidden, hidden).posterior(frame).names == ("z", "w")
+    assert fixed(rank=5).fit(frame, hidden).posterior(frame[:5])[0].names == ("z", "w")
+    if library is pd:
+        assert list(model.feature_names_in_) == ["a", "b"]
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(frame[["b", "a"]])
+        assert fixed().fit(frame, pd.Series(Z)).predict(frame[:5]).shape == (5,)
+
+
+@each_method
+@each_rank
+def test_pickling(method, rank):
+    model = fixed(method=method, rank=rank).fit(X, Z, prior=PRIOR)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(NEW), model.predict(NEW))
+    assert np.array_equal(again.posterior(NEW).weights, model.posterior(NEW).weights)
+    changed = again.with_prior(OTHER).predict(NEW)
+    assert changed == pytest.approx(model.with_prior(OTHER).predict(NEW), rel=1e-12)
+
+
+# --- predictions ---------------------------------------------------------------------------------
+
+
+@each_rank
+@each_form
+@each_method
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("columns", [None, 1, 2])
+def test_predictions_are_posterior_means(method, form, rank, normalize, columns):
+    z = Z if columns is None else np.column_stack([Z, Z**2])[:, :columns]
+    prior = PRIOR if columns is None else np.column_stack([PRIOR, PRIOR**2])[:, :columns]
+    model = fixed(method=method, form=form, rank=rank, normalize=normalize)
+    model.fit(X, z, prior=prior)
+    found, batch = model.predict(NEW), model.posterior(NEW)
+    assert found.shape == ((6,) if columns is None else (6, columns))
+    assert batch.points.shape == (30 if form == "a" else 60, columns or 1)
+    assert found.reshape(6, -1) == pytest.approx(batch.weights @ batch.points, **EQUAL)
+    if normalize:
+        assert batch.mass == pytest.approx(np.ones(6))
+        assert batch.diagnostics.mass != pytest.approx(np.ones(6))  # of the rule's own weights
+
+
+def test_one_point_or_many():
+    model = fixed().fit(X, Z)
+    assert type(model.posterior(0.5)) is kb.Embedding
+    assert type(model.posterior([0.5])) is kb.Batch
+    wide = fixed().fit(np.column_stack([X, X]), Z)
+    assert type(wide.posterior([0.5, 0.5])) is kb.Embedding
+    assert type(wide.posterior([[0.5, 0.5]])) is kb.Batch
+    assert wide.predict([[0.5, 0.5]]).shape == (1,)
+
+
+def test_another_output_kernel():
+    model = fixed().fit(X, Z, prior=PRIOR)
+    mu = model.posterior(NEW, kernel=kb.Linear())
+    assert mu.kernel == kb.Linear()
+    assert mu([1.0])[:, 0] == pytest.approx(model.predict(NEW), **EQUAL)
+
+
+def test_hidden_categories_and_observed_strings():
+    words, moods = ["sun", "rain", "sunny", "rainy"] * 5, ["up", "down"] * 10
+    model = kb.KernelBayesRule(kernel_x=kb.Spectrum(2)).fit(words, moods)
+    mu = model.posterior("sun")
+    assert mu(["up"])[0] > mu(["down"])[0]
+    with pytest.raises(TypeError, match="numeric Z"):
+        model.predict(words)
+
+
+# --- changing the prior --------------------------------------------------------------------------
+
+
+@each_rank
+@each_form
+@each_method
+@pytest.mark.parametrize("first", [None, PRIOR], ids=["none", "prior"])
+def test_another_prior_equals_a_fresh_fit(method, form, rank, first):
+    model = fixed(method=method, form=form, rank=rank).fit(X, Z, prior=first)
+    before = model.predict(NEW)
+    fresh = fixed(method=method, form=form, rank=rank).fit(X, Z, prior=OTHER)
+    changed = model.with_prior(OTHER)
+    assert changed.predict(NEW) == pytest.approx(fresh.predict(NEW), **EQUAL)
+    expected = fresh.posterior(NEW).weights
+    assert changed.posterior(NEW).weights == pytest.approx(expected, **EQUAL)
+    assert model.posterior(NEW, prior=OTHER).weights == pytest.approx(expected, **EQUAL)
+    assert np.array_equal(model.predict(NEW), before)  # the model itself is as it was
+    back = changed.with_prior(first)
+    assert back.predict(NEW) == pytest.approx(before, **EQUAL)
+
+
+@each_method
+def test_another_prior_reuses_what_does_not_depend_on_it(method, monkeypatch):
+    model = fixed(method=method).fit(X, Z, prior=PRIOR)
+    counts = {"ridge": 0, "gram": 0}
+
+    def counted(owner, name, key):
+        original = getattr(owner, name)
+
+        def wrapper(*args, **kwargs):
+            counts[key] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, wrapper)
+
+    counted(Dense, "ridge", "ridge")
+    counted(kb.Gaussian, "_self", "gram")
+    changed = model.with_prior(OTHER)
+    model.posterior(NEW, prior=OTHER)
+    assert counts == {"ridge": 0, "gram": 0}
+    for name in ("gram_x_", "gram_z_", "solver_"):
+        assert getattr(changed.likelihood_, name) is getattr(model.likelihood_, name)
+
+
+def test_automatic_ridges_are_kept():
+    model = kb.KernelBayesRule().fit(X, Z, prior=PRIOR)
+    changed = model.with_prior(OTHER)
+    assert (changed.prior_ridge_, changed.ridge_) == (model.prior_ridge_, model.ridge_)
+    late = kb.KernelBayesRule().fit(X, Z)
+    assert late.with_prior(PRIOR).prior_ridge_ == pytest.approx(model.prior_ridge_)
+
+
+@pytest.mark.parametrize("kernel", [None, kb.Gaussian(0.7)])
+def test_kinds_of_prior(kernel):
+    model = fixed(kernel_z=kernel)
+    points = model.fit(X, Z, prior=PRIOR).predict(NEW)
+    embedded = kb.embed(PRIOR, kb.Gaussian(9.0))  # another kernel: embedded again
+    assert model.fit(X, Z, prior=embedded).predict(NEW) == pytest.approx(points, **EQUAL)
+    column = model.fit(X, Z, prior=PRIOR[:, None]).predict(NEW)
+    assert column == pytest.approx(points, **EQUAL)
+    signed = kb.embed(PRIOR, kb.Gaussian(1.0), np.linspace(-0.02, 0.1, 30))
+    gaussian = kb.GaussianEmbedding([0.5], [[0.25]], kb.Gaussian(9.0))
+    for prior in (signed, gaussian, [0.3], 0.1 * Z):
+        assert np.isfinite(kb.KernelBayesRule(kernel_z=kernel).fit(X, Z, prior).predict(NEW)).all()
+
+
+# --- hard and bad input --------------------------------------------------------------------------
+
+
+@each_rank
+@each_method
+def test_far_out_of_support(method, rank):
+    model = kb.KernelBayesRule(method=method, rank=rank, rng=0).fit(X, Z, prior=PRIOR)
+    far = model.posterior([1e6, 0.0])
+    assert np.isfinite(far.weights).all()
+    assert far.diagnostics.support[0] < 1e-6 < 0.5 < far.diagnostics.support[1]
+    assert np.isfinite(model.predict([1e6, -1e9])).all()
+
+
+@each_method
+def test_normalized_far_out_of_support(method):
+    """Nothing to divide by: the answer is refused, never NaN."""
+    model = kb.KernelBayesRule(method=method, normalize=True).fit(X, Z, prior=PRIOR)
+    for ask in (model.posterior, model.predict):
+        with pytest.raises(ValueError, match="sum to zero"):
+            ask([1e6])
+
+
+@pytest.mark.parametrize(
+    ("x", "z", "prior", "error", "message"),
+    [
+        (X, Z[:-1], None, ValueError, "inconsistent|pairs"),
+        (X * np.nan, Z, None, ValueError, "NaN"),
+        (X, np.full(60, np.inf), None, ValueError, "infinity|infinite"),
+        (X[:0], Z[:0], None, ValueError, "0 sample|empty"),
+        (X, None, None, ValueError, "y to be passed"),
+        (X, Z, np.ones((5, 2)), ValueError, "one space"),
+        (X, Z, PRIOR * np.nan, ValueError, "prior has NaN"),
+        (X, Z, PRIOR[:0], ValueError, "prior is empty"),
+        (X, Z, ["a", "b"], TypeError, "numbers"),
+    ],
+)
+def test_bad_samples(x, z, prior, error, message):
+    with pytest.raises(error, match=message):
+        fixed().fit(x, z, prior=prior)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ridge", 0.0), ("prior_ridge", -1.0), ("method", "bayes"), ("form", "c"), ("ratio", "lsif"),
+     ("rank", 61), ("rank", 0)],
+)  # fmt: skip
+def test_bad_parameters(name, value):
+    with pytest.raises(ValueError, match=r"must|rank"):
+        fixed(**{name: value}).fit(X, Z, prior=PRIOR)
+
+
+def test_bad_queries():
+    for call in ("predict", "posterior"):
+        with pytest.raises(NotFittedError):
+            getattr(kb.KernelBayesRule(), call)(X)
+        with pytest.raises(ValueError, match=r"feature|space"):
+            getattr(fixed().fit(X, Z), call)(np.ones((3, 2)))
+        with pytest.raises(ValueError, match="NaN"):
+            getattr(fixed().fit(X, Z), call)([np.nan])
+    with pytest.raises(ValueError, match="reshape"):
+        fixed().fit(np.column_stack([X, X]), Z).predict([0.0, 0.0])
+    with pytest.raises(NotFittedError):
+        kb.KernelBayesRule().with_prior(PRIOR)

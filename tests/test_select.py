@@ -1,0 +1,141 @@
+"""tune: chooses from data alone, leaves its input as it was, says what it tried."""
+
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3, 3, size=80)
+Z = np.sin(2.5 * X) + 0.1 * RNG.normal(size=80)
+PRIOR = RNG.normal(0.3, 0.4, size=40)
+MODELS = [
+    pytest.param(kb.ConditionalEmbedding(), {}, id="conditional"),
+    pytest.param(kb.KernelBayesRule(), {}, id="importance"),
+    pytest.param(kb.KernelBayesRule(), {"prior": PRIOR}, id="importance-prior"),
+    pytest.param(kb.KernelBayesRule(method="original"), {}, id="original"),
+    pytest.param(kb.KernelBayesRule(method="original"), {"prior": PRIOR}, id="original-prior"),
+]
+each_model = pytest.mark.parametrize(("model", "options"), MODELS)
+
+
+def means(model, x):
+    return model(x).weights @ Z if isinstance(model, kb.ConditionalEmbedding) else model.predict(x)
+
+
+@each_model
+def test_returns_a_fitted_model_of_the_same_class(model, options):
+    before = dict(vars(model))
+    tuned = kb.tune(model, X, Z, budget=5, rng=0, **options)
+    assert type(tuned) is type(model)
+    assert tuned is not model
+    assert vars(model) == before
+    assert np.isfinite(means(tuned, X)).all()
+    assert tuned.ridge_ > 0
+    assert len(tuned.tuning_) > 0
+    for row in tuned.tuning_:
+        assert np.isfinite(row["score"])
+        assert isinstance(row["kernel"], kb.Kernel)
+        assert row["variable"] in ("x", "z")
+    # The kernel in use is one that was tried, with the best score of its variable.
+    rows = [row for row in tuned.tuning_ if row["variable"] == "x"]
+    assert tuned.kernel_x_ in [row["kernel"] for row in rows]
+
+
+@each_model
+def test_the_same_rng_gives_the_same_model(model, options):
+    a, b = (kb.tune(model, X, Z, budget=4, rng=7, **options) for _ in range(2))
+    assert a.tuning_ == b.tuning_
+    assert np.array_equal(means(a, X), means(b, X))
+    c = kb.tune(model, X, Z, budget=4, rng=np.random.default_rng(7), **options)
+    assert c.tuning_ == a.tuning_
+
+
+@each_model
+def test_a_narrow_bandwidth_for_a_wiggly_function(model, options):
+    wiggly, smooth = (
+        kb.tune(model, X, np.sin(f * X) + 0.1 * RNG.normal(size=80), rng=0, **options).kernel_x_
+        for f in (5.0, 0.3)
+    )
+    # Periods of 1.3 and 21; the median heuristic would give 1.8 to both.
+    assert wiggly.bandwidth < 1.0 < smooth.bandwidth
+
+
+@each_model
+def test_better_than_the_heuristic(model, options):
+    del options
+    tuned = kb.tune(model, X, Z, rng=0)
+    new = np.linspace(-2.5, 2.5, 40)
+    plain = type(model)().fit(X, Z)
+    worst = np.sqrt(np.mean((means(plain, new) - np.sin(2.5 * new)) ** 2))
+    found = np.sqrt(np.mean((means(tuned, new) - np.sin(2.5 * new)) ** 2))
+    assert found <= max(worst, 0.1)  # noise of 0.1 leaves errors of 0.05
+
+
+def test_bigger_budgets_try_more():
+    sizes = [len(kb.tune(kb.KernelBayesRule(), X, Z, budget=b, rng=0).tuning_) for b in (1, 3, 8)]
+    assert sizes[0] <= sizes[1] <= sizes[2]
+    assert sizes[0] < sizes[2]
+    both = kb.tune(kb.KernelBayesRule(), X, Z, prior=PRIOR, budget=3, rng=0).tuning_
+    assert {row["variable"] for row in both} == {"x", "z"}
+    conditional = kb.tune(kb.ConditionalEmbedding(), X, Z, budget=3).tuning_
+    assert len(conditional) <= 3
+
+
+def test_what_is_set_is_where_the_search_starts():
+    tuned = kb.tune(kb.KernelBayesRule(kernel_x=kb.Laplace(1.0)), X, Z, budget=3, rng=0)
+    assert isinstance(tuned.kernel_x_, kb.Laplace)
+
+
+@pytest.mark.parametrize("criterion", ["predictive", "rkhs", "marginal"])
+@pytest.mark.parametrize("method", ["importance", "original"])
+def test_every_criterion(criterion, method):
+    model = kb.KernelBayesRule(method=method)
+    for prior in (None, PRIOR):
+        tuned = kb.tune(model, X, Z, prior=prior, criterion=criterion, budget=3, rng=0)
+        assert np.isfinite(tuned.predict(X)).all()
+
+
+def test_other_kinds_of_points():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("ab"), size=6)) for _ in range(40)]
+    moods = np.array(["many" if w.count("a") > 3 else "few" for w in words])
+    model = kb.KernelBayesRule(kernel_x=kb.Spectrum(1), kernel_z=kb.Delta())
+    for tuned in (kb.tune(model, words, moods, rng=0), kb.tune(model, words, moods, prior=moods)):
+        found = tuned.posterior(["aaaaab", "bbbbba"])
+        values = found(["many", "few"])
+        assert values[0, 0] > values[0, 1]
+        assert values[1, 0] < values[1, 1]
+    cme = kb.tune(kb.ConditionalEmbedding(kb.Spectrum(1), kb.Delta()), words, moods)
+    assert cme("aaaaab")(["many"])[0] > 0.5
+
+
+def test_a_gaussian_prior():
+    prior = kb.GaussianEmbedding([0.3], [[0.16]], kb.Gaussian(1.0))
+    tuned = kb.tune(kb.KernelBayesRule(), X, Z, prior=prior, budget=3, rng=0)
+    assert np.isfinite(tuned.predict(X)).all()
+
+
+@each_model
+def test_progress(model, options, capsys):
+    kb.tune(model, X, Z, budget=2, rng=0, progress=False, **options)
+    kb.tune(model, X, Z, budget=2, rng=0, **options)  # nobody is watching
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+    kb.tune(model, X, Z, budget=2, rng=0, progress=True, **options)
+    assert "tuning" in capsys.readouterr().err
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="criterion"):
+        kb.tune(kb.KernelBayesRule(), X, Z, criterion="best", budget=1)
+    with pytest.raises(TypeError, match="does not know"):
+        kb.tune("a model", X, Z)
+    words = ["a", "b"] * 40
+    with pytest.raises(TypeError, match="numeric"):
+        kb.tune(kb.KernelBayesRule(), X, words, criterion="predictive", budget=1)
+    for model in (kb.ConditionalEmbedding(), kb.KernelBayesRule()):
+        with pytest.raises(ValueError, match=r"pairs|inconsistent"):
+            kb.tune(model, X, Z[:-1])
+        with pytest.raises(ValueError, match="NaN"):
+            kb.tune(model, X * np.nan, Z)
