@@ -66,8 +66,7 @@ def test_check_estimator(estimator, expected):
 
 def test_clone_and_parameters():
     model = fixed(kernel_x=kb.Gaussian(2.0), method="original", rank=5)
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
+    assert (copy := clone(model)).get_params() == model.get_params()
     assert not hasattr(copy, "rule_")
     assert copy.set_params(ridge=0.5).ridge == 0.5
 
@@ -250,11 +249,16 @@ def test_far_out_of_support(method, rank):
 
 @each_method
 def test_normalized_far_out_of_support(method):
-    """Nothing to divide by: the answer is refused, never NaN."""
+    """Nothing to divide by: the posterior is the prior, with a warning, and others are untouched."""
     model = kb.KernelBayesRule(method=method, normalize=True).fit(X, Z, prior=PRIOR)
-    for ask in (model.posterior, model.predict):
-        with pytest.raises(ValueError, match="sum to zero"):
-            ask([1e6])
+    prior = model.prior_weights_ / model.prior_weights_.sum()
+    with pytest.warns(kb.NumericalWarning, match="1 of 2 observations"):
+        far = model.posterior([1e6, 0.0])
+    np.testing.assert_allclose(far.weights[0], prior)
+    np.testing.assert_allclose(far.weights[1], model.posterior(0.0).weights)
+    with pytest.warns(kb.NumericalWarning, match="the prior"):
+        means = model.predict([1e6, 0.0])
+    np.testing.assert_allclose(means, far.weights @ Z)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ METHODS = ["importance", "original"]
 each_method = pytest.mark.parametrize("method", METHODS)
 each_form = pytest.mark.parametrize("form", ["a", "b"])
 RNG = np.random.default_rng(0)
-Z, X = RNG.normal(size=(25, 2)), RNG.normal(size=(25, 3))
+GRID = np.stack(np.meshgrid(np.arange(5), np.arange(5)), axis=-1).reshape(25, 2)
+Z = 0.6 * (GRID - 2) + RNG.uniform(-0.05, 0.05, size=(25, 2))  # at least 0.5 apart
+X = np.column_stack([0.6 * (RNG.permutation(GRID) - 2), RNG.normal(size=25)])
 NEW = RNG.normal(size=(4, 3))
 kz, kx = kb.Gaussian(0.9), kb.Gaussian((1.0, 2.0, 1.5))
 CME = kb.ConditionalEmbedding(kz, kx, ridge=0.01).fit(Z, X)
@@ -22,7 +24,7 @@ ROUNDING = {"rel": 1e-9, "abs": 1e-10}
 # --- no ridges, no change of prior ----------------------------------------------------------------
 
 
-SHARP = kb.ConditionalEmbedding(kz, kb.Gaussian(0.4), ridge=0.01).fit(Z, X)  # G_x near I
+SHARP = kb.ConditionalEmbedding(kz, kb.Gaussian(0.25), ridge=0.01).fit(Z, X)  # G_x near I
 # Every eigenvalue of S G_x S and of C is above 0.5 * 0.05 / n = 1e-3, so that ridges of 1e-10 and
 # 1e-14 (squared) leave biases of 1e-7 and 1e-8 relative.
 VANISHING, LIMIT = {"importance": 1e-10, "original": 1e-14}, {"rel": 1e-6, "abs": 1e-6}
@@ -39,9 +41,9 @@ def test_prior_of_the_training_marginal_gives_the_plain_conditional_exactly():
 @each_method
 def test_prior_of_the_training_marginal_gives_the_plain_conditional(method, form):
     """Form (a) spreads the training marginal with ridge eta: equal as eta vanishes."""
-    plain = kb.ConditionalEmbedding(kb.Gaussian(0.4), kz, ridge=1e-10).fit(X, Z)(NEW)
+    plain = kb.ConditionalEmbedding(kb.Gaussian(0.25), kz, ridge=1e-10).fit(X, Z)(NEW)
     narrow = kb.Gaussian(0.2)  # G_z near I, so that eta = 1e-10 is out of the way too
-    cme = kb.ConditionalEmbedding(narrow, kb.Gaussian(0.4), ridge=1e-10).fit(Z, X)
+    cme = kb.ConditionalEmbedding(narrow, kb.Gaussian(0.25), ridge=1e-10).fit(Z, X)
     assert min(np.linalg.eigvalsh(k(P)).min() for k, P in ((narrow, Z), (cme.kernel_z_, X))) > 0.05
     for prior in (None, Z, kb.embed(Z, narrow)):
         found = kb.bayes_rule(cme, prior, method, form, ridge=VANISHING[method])(NEW)
@@ -56,7 +58,7 @@ def test_original_and_importance_agree_without_ridges():
         for method in METHODS
     )
     assert original == pytest.approx(importance, **LIMIT)
-    inverse = np.linalg.solve(SHARP.gram_z_.G, kb.Gaussian(0.4)(X, NEW)).T
+    inverse = np.linalg.solve(SHARP.gram_z_.G, kb.Gaussian(0.25)(X, NEW)).T
     assert importance == pytest.approx(inverse, **LIMIT)
 
 

@@ -52,7 +52,16 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.features import Fourier, Landmarks
-from kernelbayes.kernels import Delta, Gaussian, Kernel
+from kernelbayes.kernels import (
+    Delta,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+)
 from kernelbayes.linalg import Dense, Diagnostics, Factored, Gram, Solver, check_ridge, gram
 
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number.
@@ -374,6 +383,32 @@ def exact_features(kernel: Kernel, *samples: Points) -> list[Any]:
     L = Dense(np.asarray(to_numpy(kernel(joint)), dtype=np.float64)).factor
     ends = np.cumsum([count(X) for X in samples])
     return np.split(L, ends[:-1])
+
+
+def score_targets(kernel: Kernel, points: Points) -> Any:
+    """Targets (n, q) of leave-one-out errors: vectors and the constant 1, or kernel features.
+
+    For a kernel on vectors, what counts is the conditional mean and the mass: the coordinates, and
+    the constant 1 as one more coordinate of their average variance. Anything else is scored in
+    its RKHS.
+    """
+    if not on_vectors(kernel):
+        return exact_features(kernel, points)[0]
+    values = np.asarray(to_numpy(points), dtype=np.float64).reshape(count(points), -1)
+    return with_constant(values, values)
+
+
+def with_constant(values: Any, training: Any) -> Any:
+    """Values (m, q) beside the constant 1 in units of the training values' standard deviation."""
+    unit = float(np.sqrt(np.mean(np.var(training, axis=0)))) or 1.0
+    return np.column_stack([values, np.full(len(values), unit)])
+
+
+def on_vectors(kernel: Kernel) -> bool:
+    """Whether squared distance is the natural error for the kernel's points."""
+    while isinstance(getattr(kernel, "kernel", None), Kernel):
+        kernel = kernel.kernel  # type: ignore[attr-defined]
+    return isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic | Linear | Polynomial)
 
 
 def ridge_grid(F: Any, weights: Any = None, size: int = 28) -> Any:

@@ -13,7 +13,9 @@ True
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,6 +25,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from kernelbayes.arrays import (
     Array,
+    NumericalWarning,
     Points,
     Rng,
     as_array,
@@ -51,6 +54,9 @@ from kernelbayes.rules import (
     usable_weights,
 )
 
+# Weights that sum to less than this say nothing: to divide by it would magnify rounding.
+LEAST_MASS = 1e-8
+
 
 class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
@@ -65,14 +71,15 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         eta, the ridge of the prior's weights; "loo" minimises KuLSIF's leave-one-out score.
     ridge : float or "loo"
         lambda (importance) or delta (original); "loo" minimises the importance-weighted
-        leave-one-out error in the RKHS of z.
+        leave-one-out error of mean and mass (for vectors; in the RKHS of z otherwise).
     form : {"a", "b"}
         Posterior on the prior's own points, or on the training points.
     ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
         Density ratio of the importance rule.
     normalize : bool
         Divide posterior weights by their sum. Off by default, as in the papers: weights that sum
-        to less than one far from the sample say that little is known there.
+        to less than one far from the sample say that little is known there. Where they sum to
+        nothing, the posterior is the prior, and a ``NumericalWarning`` says so.
     rank : int, optional
         Nystrom features of this rank for both kernels: cost linear in n.
     rng : int, Generator or None
@@ -192,7 +199,10 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         result: Batch | Embedding = model.rule_(X_new, kernel)
         if not self.normalize:
             return result
-        return result.normalized().with_diagnostics(result.diagnostics)
+        xp = namespace(result.weights)
+        rows = xp.reshape(result.weights, (-1, result.weights.shape[-1]))
+        weights = model._divide(rows, xp.sum(rows, axis=1), model._prior_on_z())
+        return replace(result, weights=xp.reshape(weights, result.weights.shape))
 
     def predict(self, X: Any) -> Array:
         """Posterior means, (m, d), or (m,) if Z was 1-d.
@@ -205,10 +215,29 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = self._check_queries(X)
         means = self.rule_.expect(self._coefficients, points)
         if self.normalize:
-            if bool(namespace(means).any(means[:, -1] == 0.0)):
-                raise ValueError("the weights sum to zero, so they cannot be normalised")
-            means = means[:, :-1] / means[:, -1:]
+            prior = self._prior_on_z() @ self._numeric(self.rule_.Z_)
+            means = self._divide(means[:, :-1], means[:, -1], prior)
         return means[:, 0] if self._one_dimensional else means
+
+    def _prior_on_z(self) -> Array:
+        """Prior weights on the points of the posterior, summing to one."""
+        lift = self.rule_.lift_
+        weights = self.prior_weights_ if lift is None else namespace(lift).sum(lift, axis=1)
+        return weights / namespace(weights).sum(weights)
+
+    def _divide(self, rows: Array, mass: Array, prior: Array) -> Array:
+        """Rows (m, k) over their mass (m,); the prior (k,) where there is none."""
+        xp = namespace(rows)
+        lost = xp.abs(mass) < LEAST_MASS
+        if bool(xp.any(lost)):
+            warnings.warn(
+                f"{int(xp.sum(xp.astype(lost, xp.int64)))} of {lost.shape[0]} observations are "
+                "unlike anything in the training sample; their posterior is the prior",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        divided = rows / xp.where(lost, xp.ones_like(mass), mass)[:, None]
+        return xp.where(lost[:, None], prior[None, :], divided)
 
     def _set_prior(self, prior: Any) -> Self:
         likelihood = self.likelihood_

@@ -63,6 +63,9 @@ from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense, check_ridge, gram
 
+# Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
+RELATIVE = 0.1
+
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 
 
@@ -125,7 +128,7 @@ def density_ratio(
     method: Method = "kulsif",
     ridge: float | Literal["loo"] = "loo",
     *,
-    alpha: float = 0.1,
+    alpha: float = RELATIVE,
     centres: int | Any = 100,
     bound: float = 1000.0,
     rng: Rng = None,
@@ -332,12 +335,19 @@ def _project_box_sum(w: Any, upper: float, low: float, high: float) -> Any:
 
 
 def kulsif_ridge(m: MeanElement, Z: Points) -> float:
-    """First ridge eta with the smallest leave-one-out score."""
-    ridges, scores = kulsif_scores(m, Z)
+    """First ridge eta with the smallest leave-one-out score of the relative ratio.
+
+    Kanamori's own score is not bounded below when points of the numerator lie where the
+    denominator has none: a wild ratio there is rewarded and never punished. The relative ratio
+    (Yamada et al. 2011) is bounded, so its score is too.
+    """
+    ridges, scores = kulsif_scores(m, Z, relative=RELATIVE)
     return float(ridges[np.argmin(scores)])
 
 
-def kulsif_scores(m: MeanElement, Z: Points, ridges: Any = None) -> tuple[Any, Any]:
+def kulsif_scores(
+    m: MeanElement, Z: Points, ridges: Any = None, relative: float = 0.0
+) -> tuple[Any, Any]:
     """Leave-one-out scores of KuLSIF over ridges: half of E_den[r^2] minus E_num[r].
 
     The score is an unbiased estimate, up to a constant, of half the squared distance between the
@@ -360,10 +370,12 @@ def kulsif_scores(m: MeanElement, Z: Points, ridges: Any = None) -> tuple[Any, A
         F, U = exact_features(m.kernel, Z, take(m.points, keep))
         mean = w @ U
     ridges = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
-    return ridges, kulsif_loo(F, mean, ridges, U, w)
+    return ridges, kulsif_loo(F, mean, ridges, U, w, relative)
 
 
-def kulsif_loo(F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None) -> Any:
+def kulsif_loo(
+    F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None, relative: float = 0.0
+) -> Any:
     r"""Closed-form leave-one-out scores (Kanamori, Suzuki and Sugiyama 2012, section 3.4).
 
     With pair l left out of both samples, ``r = (C + eta)^-1 m`` changes by a rank-one update:
@@ -383,6 +395,9 @@ def kulsif_loo(F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None) -> 
     U, w : arrays (m, r) and (m,), optional
         Features and weights of the numerator's points; without them the numerator is exact.
         The shorter sample is gone through more than once, so that every point is left out.
+    relative : float
+        Score the left-out values of r / (relative r + 1 - relative), cut off at zero, with
+        ``relative`` of the numerator mixed into the denominator; 0 is Kanamori's score.
 
     Returns
     -------
@@ -415,5 +430,13 @@ def kulsif_loo(F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None) -> 
         z_m = (z_m - v * u_z) / (1.0 - v)
         r_z = (n - 1) * z_m / one_minus_h
         r_u = (n - 1) * (u_m + u_z * z_m / one_minus_h)
+        if relative:
+            g_z, g_u = (
+                np.maximum(r, 0.0) / (relative * np.maximum(r, 0.0) + 1.0 - relative)
+                for r in (r_z, r_u)
+            )
+            second = (1.0 - relative) * np.mean(g_z**2) + relative * (v @ g_u**2) / v.sum()
+            scores[i] = 0.5 * second - v @ g_u / v.sum()
+            continue
         scores[i] = 0.5 * np.mean(r_z**2) - v @ r_u / v.sum()
     return scores

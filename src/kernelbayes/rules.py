@@ -58,6 +58,7 @@ from kernelbayes.conditional import (
     loo_errors,
     loo_subset,
     ridge_grid,
+    score_targets,
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.kernels import Kernel, Parts
@@ -197,7 +198,7 @@ def bayes_rule(
         points (eq. 24, the usual form). The same for the training marginal.
     ridge : float or "loo"
         lambda (importance) or delta (original). "loo" minimises the importance-weighted
-        leave-one-out error in the RKHS of A; for the original rule, which penalises the square,
+        leave-one-out error (of mean and mass for vectors, else in the RKHS of A); for the original rule, which penalises the square,
         delta is its square.
     ratio : DensityRatio or array (n,), optional
         For the importance rule: a density ratio of prior and training marginal at the training
@@ -284,7 +285,11 @@ def choose_ridge(
     weights: Array,
     method: BayesMethod,
 ) -> float:
-    """Second ridge by importance-weighted leave-one-out in the RKHS of the output."""
+    """Second ridge by importance-weighted leave-one-out.
+
+    Scored on the conditional mean and mass where the output is a vector, which in high dimension
+    takes far fewer pairs to get right than the whole embedding, and in the RKHS otherwise.
+    """
     keep = loo_subset(count(inputs))
     r = np.maximum(np.asarray(to_numpy(weights), dtype=np.float64)[keep], 0.0)
     total = float(r.sum())
@@ -292,7 +297,7 @@ def choose_ridge(
         r, total = np.full(len(keep), 1.0 / len(keep)), 1.0
     r = r / total
     F = exact_features(kernel_in, take(inputs, keep))[0]
-    H = exact_features(kernel_out, take(outputs, keep))[0]
+    H = score_targets(kernel_out, take(outputs, keep))
     ridges = ridge_grid(F, r)
     best = float(ridges[np.argmin(loo_errors(F, H, ridges, r))])
     scale = float(np.maximum(to_numpy(weights), 0.0).sum()) or 1.0

@@ -11,7 +11,7 @@ the risk under the prior, for the left-out predictions p_i of the rule at the tr
 dimension far flatter; then the rule is tuned for something near the training marginal, with too
 little regularisation when the prior is narrower.
 
-"combined", the default for numbers, averages this with a second estimate that needs no density
+"combined", the default for vectors, averages this with a second estimate that needs no density
 ratio, by iterating expectations: :math:`\mathrm{E}[z \cdot p(x)] = \mathrm{E}_{prior}[z \cdot
 \mathrm{E}[p(x) | z]]`, where the inner expectation does not depend on the prior and is a regression
 of p_i on z_i, a linear smoother B from training to prior points: ``a = mean_j B_j``,
@@ -37,7 +37,14 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes.arrays import Points, Rng, count, eigh, take, to_numpy
-from kernelbayes.conditional import exact_features, loo_predictions, loo_subset, ridge_grid
+from kernelbayes.conditional import (
+    exact_features,
+    loo_predictions,
+    loo_subset,
+    on_vectors,
+    ridge_grid,
+    with_constant,
+)
 from kernelbayes.embedding import Embedding, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gaussian import GaussianEmbedding
@@ -96,7 +103,8 @@ def _(
     """Both bandwidths and both ridges, for the prior in force."""
     base = clone(model).set_params(rank=None, ridge=1.0, prior_ridge=1.0).fit(X, Z)
     if criterion is None:
-        criterion = "rkhs" if base.values_ is None else "combined"
+        vectors = base.values_ is not None and on_vectors(base.kernel_z_)
+        criterion = "combined" if vectors else "rkhs"
     if criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
     if criterion in ("combined", "predictive") and base.values_ is None:
@@ -189,11 +197,7 @@ class _Data:
             return exact_features(ratio.kernel, self.z)[0]
         if self.criterion == "predictive":
             return self.values
-        return self._with_one(self.values)
-
-    def _with_one(self, values: Any) -> Any:
-        unit = float(np.sqrt(np.mean(np.var(self.values, axis=0)))) or 1.0  # type: ignore[arg-type]
-        return np.column_stack([values, np.full(len(values), unit)])
+        return with_constant(self.values, self.values)
 
     def risk(self, ratio: _Ratio, targets: Any) -> _Risk:
         """Risk under the prior, with ``ratio`` as the density ratio."""
@@ -204,7 +208,8 @@ class _Data:
         if self.criterion != "combined" or self.prior is None:
             return weighted
         points, alpha = _sample(self.prior, self.kernel_z, 2 * self.n)
-        U = self._with_one(np.asarray(to_numpy(points), dtype=np.float64).reshape(len(alpha), -1))
+        U = np.asarray(to_numpy(points), dtype=np.float64).reshape(len(alpha), -1)
+        U = with_constant(U, self.values)
         B = self._smoother(points, targets)
         a = np.maximum(alpha @ B, 0.0)
         c = B.T @ (alpha[:, None] * U)
