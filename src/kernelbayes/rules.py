@@ -198,8 +198,8 @@ def bayes_rule(
         points (eq. 24, the usual form). The same for the training marginal.
     ridge : float or "loo"
         lambda (importance) or delta (original). "loo" minimises the importance-weighted
-        leave-one-out error (of mean and mass for vectors, else in the RKHS of A); for the original rule, which penalises the square,
-        delta is its square.
+        leave-one-out error (of mean and mass for vectors, else in the RKHS of A); for the original
+        rule, which penalises the square, delta is its square.
     ratio : DensityRatio or array (n,), optional
         For the importance rule: a density ratio of prior and training marginal at the training
         points, instead of KuLSIF with the ridge of ``cme``.
