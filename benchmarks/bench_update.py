@@ -2,7 +2,7 @@
 
 What changes at each step of a filter: prior weights on the training sample come in, posterior
 weights at one x go out. Gram matrices are given, and what depends on them alone is factored
-beforehand. Data are 2-d with median bandwidths, as in the papers' filters; about half of the prior
+beforehand. Data are 2-d with median bandwidths, as in the papers' filters; a third of the prior
 weights are negative. One BLAS thread, CPU time.
 
 "step" is the last line of each algorithm, prior weights given. "dense" is ``Dense(G).weighted`` and
@@ -29,8 +29,8 @@ BAR = 20.0
 ETA, LAMBDA, DELTA = 1e-5, 1e-2, 1e-4  # on our scale
 
 
-def rotation(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States on a noisy flower and observations of them (the papers' oscillatory example)."""
+def flower(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations of states on a noisy flower, the states, and a prior sample near one of them."""
     angle = rng.uniform(0.0, 2.0 * np.pi, n)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
     Z = (1.0 + 0.4 * np.sin(8.0 * angle))[:, None] * circle + 0.2 * rng.normal(size=(n, 2))
@@ -49,7 +49,7 @@ def compare() -> bool:
     print(f"{'factor, ms':>12}{'ratio':>7}{'literal, ms':>13}{'whole, ms':>11}{'ratio':>7}")
     least = np.inf
     for n in (500, 1000, 2000):
-        X, Z, sample = rotation(n, np.random.default_rng(n))
+        X, Z, sample = flower(n, np.random.default_rng(n))
         kernel_x, kernel_z = Gaussian.median(X), Gaussian.median(Z)
         G_X, G_Z, x = kernel_x(X), kernel_z(Z), X[0] + 0.1
         g_x = kernel_x(X, x[None])[:, 0]
