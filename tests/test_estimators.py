@@ -249,7 +249,7 @@ def test_far_out_of_support(method, rank):
 
 @each_method
 def test_normalized_far_out_of_support(method):
-    """Nothing to divide by: the posterior is the prior, with a warning, and others are untouched."""
+    """Nothing to divide by: the posterior is the prior, with a warning; others are untouched."""
     model = kb.KernelBayesRule(method=method, normalize=True).fit(X, Z, prior=PRIOR)
     prior = model.prior_weights_ / model.prior_weights_.sum()
     with pytest.warns(kb.NumericalWarning, match="1 of 2 observations"):

@@ -107,7 +107,7 @@ class PosteriorDiagnostics:
         )
 
 
-@dataclass
+@dataclass(eq=False)
 class ConditionalEmbedding:
     """Embedding of Z given X, learned from pairs by vector-valued ridge regression.
 
@@ -477,6 +477,8 @@ def loo_predictions(F: Any, H: Any, ridges: Any, weights: Any = None) -> Iterato
 
 def _left_singular(A: Any) -> tuple[Any, Any]:
     """Left singular vectors and squared singular values of A, to working precision."""
+    if A.size == 0 or not A.any():  # a kernel that is zero on these points
+        return A[:, :0], np.empty(0)
     if A.shape[0] < A.shape[1]:
         squares, U = eigh(A @ A.T)
         keep = squares > len(A) * np.finfo(float).eps * squares[-1]

@@ -51,6 +51,8 @@ from kernelbayes.kernels import Gaussian, Kernel, Rotation, Trace
 # Rank and relative trace error of the features in which weights are projected on the simplex.
 PROJECTION_RANK = 300
 PROJECTION_TOLERANCE = 1e-8
+# Heaviest points among which mean shift looks for places to start.
+MODE_CANDIDATES = 500
 
 Region = tuple[Any, Any] | Callable[[Any], Any]
 
@@ -106,12 +108,16 @@ class Decoding:
         """
         if callable(region):
             inside = np.asarray(to_numpy(as_array(region(self.points))), dtype=float)
+            inside = inside[:, 0] if inside.ndim == 2 and inside.shape[1] == 1 else inside
         else:
             low, high = (np.asarray(to_numpy(as_array(end)), dtype=float) for end in region)
             X = to_numpy(self._vectors)
             inside = np.all((low <= X) & (high >= X), axis=1).astype(float)
         if inside.shape != (self.weights.shape[-1],):
-            raise ValueError("a predicate must give one truth value per point")
+            raise ValueError(
+                f"a predicate must give one truth value per point, shape ({self.weights.shape[-1]}"
+                f",), got {inside.shape}"
+            )
         return self._distribution(valid) @ like(inside, self.weights)
 
     def cdf(self, x: Any, valid: bool = True) -> Array:
@@ -164,8 +170,9 @@ class Decoding:
         for w in np.atleast_2d(to_numpy(self._distribution(True))):
             h = _silverman(X, w) if bandwidth is None else np.asarray(bandwidth, dtype=float)
             kernel = Gaussian(tuple(np.broadcast_to(h, X.shape[1])))
-            heights = kernel(X) @ w
-            modes.append(_mean_shift(X, w, kernel, X[np.argsort(-heights)[:starts]]))
+            heavy = X[np.argsort(-w)[:MODE_CANDIDATES]]
+            heights = kernel(heavy, X) @ w
+            modes.append(_mean_shift(X, w, kernel, heavy[np.argsort(-heights)[:starts]]))
         return like(modes[0] if self.weights.ndim == 1 else np.stack(modes), self.weights)
 
     def preimage(self, candidates: Any = None) -> Points:
@@ -191,12 +198,18 @@ class Decoding:
             W = np.atleast_2d(to_numpy(self.weights))
             found = _fixed_point(to_numpy(self.points), W, self.kernel, to_numpy(start))
             start = like(found, self.weights)
-        return start[0] if self.weights.ndim == 1 else start
+        if self.weights.ndim == 2:
+            return start
+        return (
+            {part: rows[0] for part, rows in start.items()} if isinstance(start, dict) else start[0]
+        )
 
     def sample(
         self, m: int, rng: Rng = None, method: Literal["herding", "iid"] = "herding"
     ) -> Points:
         """Draw m points: the herd (deterministic), or independent draws of the valid weights."""
+        if m < 1:
+            raise ValueError(f"the number of draws must be at least 1, got {m}")
         if self.weights.ndim != 1:
             raise TypeError("sample from one embedding at a time: batch[i].sample(m)")
         if method == "herding":

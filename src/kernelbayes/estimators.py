@@ -31,6 +31,7 @@ from kernelbayes.arrays import (
     as_array,
     as_floats,
     as_generator,
+    count,
     is_frame,
     namespace,
 )
@@ -56,6 +57,7 @@ from kernelbayes.rules import (
 
 # Weights that sum to less than this say nothing: to divide by it would magnify rounding.
 LEAST_MASS = 1e-8
+RATIOS = ("kulsif", "rulsif", "ulsif", "kmm")
 
 
 class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -148,6 +150,14 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         prior : points (m, ...), embedding or None
             None is the training marginal. An embedding of another kernel is embedded again.
         """
+        for name in ("prior_ridge", "ridge"):
+            if getattr(self, name) != "loo":
+                check_ridge(getattr(self, name))
+        if self.ratio not in RATIOS:
+            raise ValueError(f"ratio must be one of {RATIOS}, got {self.ratio!r}")
+        for kernel in (self.kernel_x, self.kernel_z):
+            if not isinstance(kernel, Kernel | None):
+                raise TypeError(f"a kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
         X, Z = self._check_pairs(X, y if Z is None else Z)
         generator = as_generator(self.rng)
         kernel_x = default_kernel(X) if self.kernel_x is None else self.kernel_x
@@ -158,6 +168,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 for k, points in ((kernel_x, X), (kernel_z, Z))
             )
         self.kernel_x_, self.kernel_z_ = kernel_x, kernel_z
+        if count(kernel_x.points(X, "X")) != count(kernel_z.points(Z, "Z")):
+            raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
         # X given Z; its ridge is set when a prior first needs it.
         self.likelihood_ = ConditionalEmbedding(kernel_z, kernel_x, 1.0).fit(Z, X)
         self.values_ = self._numeric(Z)
@@ -174,9 +186,9 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "rule_")
         model = copy(self)
-        model._set_prior(prior)
-        self.__dict__.setdefault("prior_ridge_", model.__dict__.get("prior_ridge_", None))
-        return model
+        _ = self.likelihood_.gram_x_, self.likelihood_.gram_z_  # made once, shared by all
+        model.likelihood_ = copy(self.likelihood_)
+        return model._set_prior(prior)
 
     def posterior(self, X_new: Any, prior: Any = None, kernel: Kernel | None = None) -> Any:
         """Embedding(s) over Z of the posterior given x.
@@ -283,7 +295,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
             self._coefficients = self.rule_.regression(values, cross)
             return
-        self.rule_ = bayes_rule(likelihood, element, self.method, self.form, self.ridge_, ratio)
+        known = None if ratio is None and self.form == "a" else weights * likelihood.n
+        self.rule_ = bayes_rule(likelihood, element, self.method, self.form, self.ridge_, known)
         if self.form == "a" and element is not None and values is not None:
             values = self._targets(self._numeric(self.rule_.Z_))
         if values is not None:

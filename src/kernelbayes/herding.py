@@ -82,13 +82,17 @@ def herd_indices(
     """Pick indices (m,), given the embedding's values at the candidates (n,)."""
     if m < 1:
         raise ValueError(f"the number of picks must be at least 1, got {m}")
+    F = to_numpy(kernel.features(candidates)) if kernel.finite else None
     total = np.zeros(len(values))
     available = np.array(values, dtype=np.float64)
     picks = np.empty(m, dtype=np.int64)
     for p in range(m):
         pick = int(np.argmax(available - total / (p + 1)))
         picks[p] = pick
-        total += to_numpy(kernel(take(candidates, [pick]), candidates))[0]
+        if F is None:
+            total += to_numpy(kernel(take(candidates, [pick]), candidates))[0]
+        else:
+            total += F @ F[pick]
         if not repeat:
             available[pick] = -np.inf
     return picks
@@ -96,6 +100,9 @@ def herd_indices(
 
 def _mean_map(kernel: Kernel, points: Points) -> np.ndarray[Any, Any]:
     n = count(points)
+    if kernel.finite:
+        F = to_numpy(kernel.features(points))
+        return np.asarray(F @ F.mean(axis=0))
     blocks = [
         to_numpy(kernel(take(points, rows), points)).mean(axis=1) for rows in row_blocks(n, n)
     ]

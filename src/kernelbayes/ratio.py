@@ -60,11 +60,14 @@ from kernelbayes.conditional import (
     ridge_grid,
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
+from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense, check_ridge, gram
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
 RELATIVE = 0.1
+# Points drawn from a Gaussian prior in closed form to choose its ridge.
+GAUSSIAN_POINTS = 1000
 
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 
@@ -180,6 +183,8 @@ def density_ratio(
             raise ValueError(f"alpha must lie in [0, 1), got {alpha!r}")
         return _relative(m, Z, alpha, ridge)
     if method == "kmm":
+        if not 1.0 <= bound < np.inf:
+            raise ValueError(f"bound must be at least 1 and finite, got {bound!r}")
         return _mean_matching(m, Z, ridge, bound)
     raise ValueError(f"method must be 'kulsif', 'rulsif', 'ulsif' or 'kmm', got {method!r}")
 
@@ -220,11 +225,12 @@ def _least_squares(
 def _relative(m: MeanElement, Z: Points, alpha: float, ridge: Any) -> DensityRatio:
     if not isinstance(m, Embedding) or bool(namespace(m.weights).any(m.weights < 0)):
         raise TypeError("'rulsif' needs a numerator of points with weights that are not negative")
+    m = m.normalized()  # a ratio of probability distributions, bounded by 1 / alpha
     n = count(Z)
     xp = namespace(m.weights)
     V = concatenate(Z, m.points)
     uniform = xp.ones(n, dtype=m.weights.dtype, device=device(m.weights)) * ((1.0 - alpha) / n)
-    v = xp.concat([uniform, alpha * m.normalized().weights])
+    v = xp.concat([uniform, alpha * m.weights])
     eta = _relative_ridge(m, Z, alpha) if ridge == "loo" else check_ridge(ridge)
     return _least_squares(m, V, v, "rulsif", eta, n)
 
@@ -341,6 +347,10 @@ def kulsif_ridge(m: MeanElement, Z: Points) -> float:
     denominator has none: a wild ratio there is rewarded and never punished. The relative ratio
     (Yamada et al. 2011) is bounded, so its score is too.
     """
+    if isinstance(m, GaussianEmbedding):  # the bounded score needs points: a fixed sample
+        mean, cov = (np.asarray(to_numpy(a), dtype=np.float64) for a in (m.mean, m.cov))
+        points = np.random.default_rng(0).multivariate_normal(mean, cov, size=GAUSSIAN_POINTS)
+        m = embed(like(points, m.mean), m.kernel)
     ridges, scores = kulsif_scores(m, Z, relative=RELATIVE)
     return float(ridges[np.argmin(scores)])
 
@@ -364,9 +374,10 @@ def kulsif_scores(
         F, mean, U, w = L[:-1], L[-1], None, None
     else:
         keep = loo_subset(len(m))
-        w = np.asarray(to_numpy(m.weights), dtype=np.float64)
-        scale = w.sum() / w[keep].sum() if len(keep) < len(w) else 1.0
-        w = w[keep] * scale
+        w = np.asarray(to_numpy(m.weights), dtype=np.float64)[keep]
+        total = float(w.sum())
+        if abs(total) > 1e-3 * float(np.abs(w).sum()):
+            w = w / total  # the ridge of a multiple of the prior is the prior's
         F, U = exact_features(m.kernel, Z, take(m.points, keep))
         mean = w @ U
     ridges = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)

@@ -219,14 +219,17 @@ def bayes_rule(
     if cme.lift_ is not None:
         raise ValueError("Bayes' rule needs pairs; this conditional embedding came from form 'a'")
     element = as_prior(prior, cme.kernel_x_, cme.X_)
-    weights = prior_weights(cme, None if prior is None else element, ratio)
-    weights = usable_weights(weights, method)
+    gamma = prior_weights(cme, None if prior is None else element, ratio)
+    weights = usable_weights(gamma, method)
     if ridge == "loo":
         ridge = choose_ridge(cme.kernel_z_, cme.Z_, cme.kernel_x_, cme.X_, weights, method)
     solver = turn(cme.gram_z_, weights, method, check_ridge(ridge))
     Z, lift = cme.X_, None
     if form == "a" and prior is not None:
-        Z, lift = _sample(element).points, _lift(cme, _sample(element), weights, method)
+        kept = namespace(gamma).where(weights > 0, gamma, 0.0 * gamma)
+        kept = kept if method == "importance" else gamma
+        given = ratio is not None or bool(namespace(gamma).any(kept != weights))
+        Z, lift = _sample(element).points, _lift(cme, _sample(element), weights, method, given)
     return ConditionalEmbedding.from_solver(
         cme.Z_, Z, cme.kernel_z_, cme.kernel_x_, cme.gram_z_, solver, lift,
         names=(cme.names_z_, cme.names_x_),
@@ -320,12 +323,22 @@ def _transport(cme: ConditionalEmbedding, prior: Embedding) -> Array:
     return cme._lift(cme.solver_.values(K)) * prior.weights[None, :]
 
 
-def _lift(cme: ConditionalEmbedding, prior: Embedding, weights: Array, method: str) -> Array:
+def _lift(
+    cme: ConditionalEmbedding, prior: Embedding, weights: Array, method: str, given: bool
+) -> Array:
     """Lambda^T (m, n), without the pairs that the importance rule dropped."""
     transport = _transport(cme, prior)
+    xp = namespace(transport)
     if method == "importance":
-        transport = namespace(transport).where(weights[:, None] > 0, transport, 0.0 * transport)
-    return transport.T
+        transport = xp.where(weights[:, None] > 0, transport, 0.0 * transport)
+    if not given:
+        return transport.T
+    # Weights that are not the row sums (another ratio, or a fallback): scale the rows to them.
+    sums = xp.sum(transport, axis=1)
+    usable = xp.abs(sums) > 1e-8 * xp.max(xp.abs(weights))
+    scaled = transport * (weights / xp.where(usable, sums, xp.ones_like(sums)))[:, None]
+    spread = weights[:, None] * (prior.weights / prior.mass)[None, :]
+    return xp.where(usable[:, None], scaled, spread).T
 
 
 def _check_form(form: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from kernelbayes.arrays import Rng, take
+from kernelbayes.arrays import Rng, as_generator, take
 from kernelbayes.conditional import (
     ConditionalEmbedding,
     default_kernel,
@@ -29,6 +29,7 @@ from kernelbayes.conditional import (
     loo_subset,
     ridge_grid,
 )
+from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.kernels import Kernel, Parts
 
 Table = list[dict[str, Any]]
@@ -38,6 +39,8 @@ COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
 
 def rescaled(kernel: Kernel, scale: float) -> Kernel:
     """Return the kernel with every bandwidth in it multiplied by ``scale``."""
+    if isinstance(kernel, Landmarks | Fourier):
+        return kernel  # its landmarks or frequencies belong to its bandwidth
     if isinstance(kernel, Parts):
         return Parts([(key, rescaled(part, scale)) for key, part in kernel.parts])
     if not is_dataclass(kernel):
@@ -69,6 +72,8 @@ def search_scales(
     kernel, its row and all rows. A kernel without a bandwidth is scored once. Steps go down to the
     factor ``finest``, and no further out than ``widest``.
     """
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1, got {budget}")
     if rescaled(kernel, 2.0) == kernel:
         row = {"scale": 1.0, "kernel": kernel, **score(kernel)}
         return kernel, row, [row]
@@ -155,7 +160,8 @@ def tune(
     True
     """
     del X, Z, budget, rng, progress
-    raise TypeError(f"tune does not know {type(model).__name__}")
+    hint = "; pass an instance, not the class" if isinstance(model, type) else ""
+    raise TypeError(f"tune does not know {type(model).__name__}{hint}")
 
 
 @tune.register
@@ -189,6 +195,6 @@ def _(
 
 def folds(n: int, k: int, rng: Rng) -> Iterator[tuple[Any, Any]]:
     """Index pairs (train, test) of k random folds of n points."""
-    order = np.random.default_rng(rng).permutation(n) % k
+    order = as_generator(rng).permutation(n) % k
     for fold in range(min(k, n)):
         yield np.flatnonzero(order != fold), np.flatnonzero(order == fold)

@@ -134,7 +134,7 @@ class _Data:
         keep = loo_subset(likelihood.n, TUNE_POINTS)
         self.x, self.z = take(likelihood.Z_, keep), take(likelihood.X_, keep)
         self.kernel_x, self.kernel_z = base.kernel_x_, base.kernel_z_
-        self.prior = base._element(prior)
+        self.prior = _subset(base._element(prior))
         self.criterion, self.method = criterion, method
         self.folds = list(folds(len(keep), 5, rng))
         self.values = None
@@ -212,7 +212,11 @@ class _Data:
         U = with_constant(U, self.values)
         B = self._smoother(points, targets)
         a = np.maximum(alpha @ B, 0.0)
-        c = B.T @ (alpha[:, None] * U)
+        # A smoother with signs can ask for any prediction c_i / a_i at pair i, with no square to
+        # hold it where a_i is cut off; so c_i is cut off with it, and kept within reach.
+        asked = (B.T @ (alpha[:, None] * U)) / np.where(a > 0, a, 1.0)[:, None]
+        low, reach = U.min(axis=0), 4.0 * (U.max(axis=0) - U.min(axis=0))
+        c = a[:, None] * np.clip(asked, low - reach, low + reach)
         constant = float(alpha @ np.einsum("ij,ij->i", U, U))
         return _Risk(0.5 * (a + r), 0.5 * (c + weighted.c), 0.5 * (constant + weighted.constant))
 
@@ -314,6 +318,16 @@ class _Data:
         ]
 
 
+def _subset(element: Any) -> Any:
+    """Prior on at most TUNE_POINTS of its points, with its mass."""
+    if not isinstance(element, Embedding) or len(element) <= TUNE_POINTS:
+        return element
+    keep = loo_subset(len(element), TUNE_POINTS)
+    weights = element.weights[keep]
+    scale = float(to_numpy(element.mass)) / (float(np.sum(to_numpy(weights))) or 1.0)
+    return embed(take(element.points, keep), element.kernel, weights * scale)
+
+
 def _reembed(element: Any, kernel: Kernel) -> Any:
     if isinstance(element, GaussianEmbedding):
         return GaussianEmbedding(element.mean, element.cov, kernel)  # type: ignore[arg-type]
@@ -323,12 +337,11 @@ def _reembed(element: Any, kernel: Kernel) -> Any:
 def _sample(element: Any, kernel: Kernel, size: int) -> tuple[Points, Any]:
     """Points and weights (summing to one) of a prior; a closed form is sampled."""
     if isinstance(element, Embedding):
-        keep = loo_subset(len(element), TUNE_POINTS)
-        weights = np.asarray(to_numpy(element.weights), dtype=np.float64)[keep]
+        weights = np.asarray(to_numpy(element.weights), dtype=np.float64)
         total = float(weights.sum())
-        if abs(total) > 1e-3 * float(np.abs(weights).sum()):
-            return take(element.points, keep), weights / total
-        return take(element.points, keep), np.full(len(keep), 1.0 / len(keep))
+        if abs(total) <= 1e-3 * float(np.abs(weights).sum()):
+            weights, total = np.ones(len(weights)), float(len(weights))
+        return element.points, weights / total
     mean, cov = (np.asarray(to_numpy(a), dtype=np.float64) for a in (element.mean, element.cov))
     points = np.random.default_rng(0).multivariate_normal(mean, cov, size=size)
     return kernel.points(points, "prior"), np.full(size, 1.0 / size)

@@ -92,8 +92,8 @@ class Kernel(ABC):
         namespace(X, Y)
         if X.shape[1:] != Y.shape[1:]:
             raise ValueError(
-                f"X and Y must be points of one space, got point shapes {tuple(X.shape[1:])} "
-                f"and {tuple(Y.shape[1:])}"
+                f"points of one space are needed, got points of shapes {tuple(X.shape[1:])} and "
+                f"{tuple(Y.shape[1:])}; do they have the same columns?"
             )
 
     def _points(self, X: Any, name: str) -> Points:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.linalg
@@ -13,7 +13,6 @@ from array_api_compat import device
 from kernelbayes.arrays import (
     Array,
     Points,
-    add_into,
     count,
     eigh,
     epsilon,
@@ -38,6 +37,7 @@ from kernelbayes.linalg.solvers import (
     same_kind,
     scale_rows,
     solve_factored,
+    warn_rescued,
 )
 
 # Features of a sample are held in memory up to this many entries (1 GB of float64).
@@ -145,10 +145,15 @@ class Dense(Gram):
         ridge, d = check_ridge(ridge), check_weights(d, self.n, self.G)
         xp = namespace(self.G)
         DG = d[:, None] * self.G
-        M = DG @ DG + ridge * xp.eye(self.n, dtype=DG.dtype, device=device(DG))
-        condition = to_float(xp.linalg.matrix_norm(M, ord=1)) / ridge
-        diagnostics = Diagnostics(self.n, ridge, ridge, 0, condition)
-
+        square, eye = DG @ DG, xp.eye(self.n, dtype=DG.dtype, device=device(DG))
+        norm = to_float(xp.linalg.matrix_norm(square, ord=1))
+        # Solvable for any ridge above rounding; below it the ridge is raised, as everywhere.
+        used = max(ridge, epsilon(self.G) * self.n * norm)
+        if used > ridge:
+            warn_rescued(self.n, ridge, used)
+        M = square + used * eye
+        rescues = int(used > ridge)
+        diagnostics = Diagnostics(self.n, ridge, used, rescues, (norm + used) / used)
         return _SignedAsWritten(diagnostics, d, self.G, M)
 
 
@@ -318,18 +323,8 @@ class Streamed(Factored):
 
     def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
         """L^T D L and L^T D B, merged over row blocks."""
-
-        def partial(chunk: Points, rows: slice) -> tuple[Array, Array | None]:
-            L = self.kernel.features(chunk)
-            return _moments(L, None if d is None else d[rows], None if B is None else B[rows, ...])
-
-        def merge(
-            a: tuple[Array, Array | None], b: tuple[Array, Array | None]
-        ) -> tuple[Array, Array | None]:
-            cross = None if a[1] is None else add_into(a[1], b[1])
-            return add_into(a[0], b[0]), cross
-
-        return sum_over_rows(partial, self.points, self.rank, merge)
+        part = partial(partial_moments, self.kernel, d, B)
+        return sum_over_rows(part, self.points, self.rank, merge_moments)
 
     def project(self, B: Array) -> Array:
         """L^T B, merged over row blocks."""
@@ -337,7 +332,6 @@ class Streamed(Factored):
             lambda chunk, rows: self.kernel.features(chunk).T @ B[rows, ...],
             self.points,
             self.rank,
-            add_into,
         )
 
     def expand(self, A: Array) -> Array:
@@ -345,6 +339,21 @@ class Streamed(Factored):
         blocks = row_blocks(self.n, self.rank)
         parts = [self.kernel.features(take(self.points, rows)) @ A for rows in blocks]
         return namespace(*parts).concat(parts, axis=0)
+
+
+def partial_moments(
+    kernel: Kernel, d: Array | None, B: Array | None, chunk: Points, rows: slice
+) -> tuple[Array, Array | None]:
+    """L^T D L and L^T D B of one chunk of points: pure, so that it can run anywhere."""
+    L = kernel.features(chunk)
+    return _moments(L, None if d is None else d[rows], None if B is None else B[rows, ...])
+
+
+def merge_moments(
+    a: tuple[Array, Array | None], b: tuple[Array, Array | None]
+) -> tuple[Array, Array | None]:
+    """Sum of two partial results: associative, and neither is changed."""
+    return a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
 
 
 def gram(kernel: Kernel, points: Points) -> Gram:

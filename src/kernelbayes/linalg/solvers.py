@@ -148,18 +148,25 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
                     ) from None
                 used, rescues = min(step, bound), rescues + 1
         if rescues:
-            warnings.warn(
-                f"a Gram matrix of size {n} was not numerically positive definite; its ridge was "
-                f"raised from {ridge:.1e} to {used:.1e}. Use a larger ridge or a smaller bandwidth",
-                NumericalWarning,
-                stacklevel=3,
-            )
+            warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
         return L, Diagnostics(n, ridge, used, rescues, _condition(A, L, missing))
 
 
+def warn_rescued(n: int, ridge: float, used: float) -> None:
+    """Say that a ridge was raised."""
+    warnings.warn(
+        f"a Gram matrix of size {n} was not numerically positive definite; its ridge was raised "
+        f"from {ridge:.1e} to {used:.1e}. Use a larger ridge or a smaller bandwidth",
+        NumericalWarning,
+        stacklevel=4,
+    )
+
+
 def check_ridge(ridge: float) -> float:
     """Return the ridge as a positive finite float."""
+    if isinstance(ridge, str):
+        raise ValueError(f"a ridge is a positive number or 'loo', got {ridge!r}")
     value = float(ridge)
     if not (math.isfinite(value) and value > 0.0):
         raise ValueError(f"a ridge must be positive and finite, got {ridge!r}")
