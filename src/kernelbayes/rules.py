@@ -5,7 +5,7 @@ weights allowed, a Gaussian in closed form, or None for the training marginal):
 
 ==============================  ==================================================================
 ``sum_rule(cme, prior)``        the embedding of B                                    CME13 eq. 14
-``chain_rule(cme, prior)``      the joint embedding of (A, B)                         CME13 eq. 18
+``chain_rule(cme, prior)``      the joint embedding of (A, B)                         CME13 eq. 19
 ``bayes_rule(cme, prior)``      the conditional embedding of A given B                KBR13 eq. 13
 ==============================  ==================================================================
 
@@ -18,7 +18,9 @@ rule then regresses A on B with these weights:
 * ``method="importance"`` (IW22): ``w = S (S G S + lambda I)^-1 S k(b)``, S^2 = max(0, gamma), the
   density ratio of prior and training marginal over n. Better conditioned; the default.
 
-The result is a conditional embedding again, so rules compose.
+On kernels with finite features the original rule is KMCF16 Alg. 5; the low-rank importance rule,
+``w = R L (L^T R L + lambda I)^-1 phi(b)``, is in none of the papers. The result is a conditional
+embedding again, so rules compose.
 
 >>> import numpy as np
 >>> from kernelbayes import ConditionalEmbedding, Delta, bayes_rule

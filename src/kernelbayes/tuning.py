@@ -36,8 +36,9 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Points, Rng, count, eigh, take, to_numpy
+from kernelbayes.arrays import Points, Rng, as_generator, count, eigh, take, to_numpy
 from kernelbayes.conditional import (
+    default_kernel,
     exact_features,
     loo_predictions,
     loo_subset,
@@ -101,7 +102,16 @@ def _(
     progress: bool | None = None,
 ) -> KernelBayesRule:
     """Both bandwidths and both ridges, for the prior in force."""
-    base = clone(model).set_params(rank=None, ridge=1.0, prior_ridge=1.0).fit(X, Z)
+    kernel_x = default_kernel(X) if model.kernel_x is None else model.kernel_x
+    kernel_z = default_kernel(Z, "Z") if model.kernel_z is None else model.kernel_z
+    observed, hidden = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
+    if count(observed) != count(hidden):
+        raise ValueError(f"X and Z must be pairs, got {count(observed)} and {count(hidden)} points")
+    keep = loo_subset(count(observed), TUNE_POINTS)  # nothing below grows with n
+    base = clone(model).set_params(
+        kernel_x=kernel_x, kernel_z=kernel_z, rank=None, ridge=1.0, prior_ridge=1.0
+    )
+    base.fit(take(observed, keep), take(hidden, keep))
     if criterion is None:
         vectors = base.values_ is not None and on_vectors(base.kernel_z_)
         criterion = "combined" if vectors else "rkhs"
@@ -109,12 +119,12 @@ def _(
         raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
     if criterion in ("combined", "predictive") and base.values_ is None:
         raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
-    data = _Data(base, prior, criterion, model.method, np.random.default_rng(rng))
+    data = _Data(base, prior, criterion, model.method, as_generator(rng))
     with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
         ratios, table = data.ratios(model, budget, bar)
-        ratio, kernel_x, row, tried = data.search(ratios, budget, bar)
+        ratio, best_x, row, tried = data.search(ratios, budget, bar)
     tuned: KernelBayesRule = clone(model).set_params(
-        kernel_x=kernel_x,
+        kernel_x=best_x,
         kernel_z=ratio.kernel,
         ridge=row["ridge"],
         prior_ridge=model.prior_ridge if prior is None else ratio.ridge,
@@ -131,15 +141,14 @@ class _Data:
         self, base: Any, prior: Any, criterion: str, method: str, rng: np.random.Generator
     ) -> None:
         likelihood = base.likelihood_
-        keep = loo_subset(likelihood.n, TUNE_POINTS)
-        self.x, self.z = take(likelihood.Z_, keep), take(likelihood.X_, keep)
+        self.x, self.z = likelihood.Z_, likelihood.X_
         self.kernel_x, self.kernel_z = base.kernel_x_, base.kernel_z_
         self.prior = _subset(base._element(prior))
         self.criterion, self.method = criterion, method
-        self.folds = list(folds(len(keep), 5, rng))
+        self.folds = list(folds(likelihood.n, 5, rng))
         self.values = None
         if base.values_ is not None:
-            self.values = np.asarray(to_numpy(base.values_), dtype=np.float64)[keep]
+            self.values = np.asarray(to_numpy(base.values_), dtype=np.float64)
         self._features: dict[Kernel, Any] = {}
 
     @property
