@@ -18,6 +18,8 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "kernelbayes"
 html_static_path: list[str] = []
+# Docstrings inherited from scikit-learn refer to labels of its own documentation.
+suppress_warnings = ["ref.ref", "ref.term"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

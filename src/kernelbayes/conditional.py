@@ -229,7 +229,7 @@ class ConditionalEmbedding:
         Returns
         -------
         ridges, errors : arrays (q,)
-            Mean of |phi(z_i) - mu_{Z|x_i}^{(-i)}|^2 for each ridge, in closed form.
+            Mean of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2`` for each ridge, in closed form.
         """
         self._check_fitted()
         keep = loo_subset(self.n)

@@ -95,6 +95,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     rule_ : ConditionalEmbedding
         Of z given x under the prior.
 
+    Notes
+    -----
     Tuning: ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses both bandwidths and
     both ridges for the prior in force. ``criterion`` is "combined" (the default for numbers: the
     squared error of posterior means and mass under the prior, estimated half by left-out pairs

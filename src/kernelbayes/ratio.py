@@ -78,8 +78,8 @@ class DensityRatio:
 
     Attributes
     ----------
-    at_denominator : array (n,)
-        The ratio at the denominator's points, not negative.
+    at_denominator
+        Array of shape (n,): the ratio at the denominator's points, not negative.
     method : str
     ridge : float
     """
