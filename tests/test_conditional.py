@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.conditional import exact_features, loo_errors
 from kernelbayes.linalg import Dense
+from kernelbayes.loo import exact_features, loo_errors
 
 seeds = st.integers(0, 2**32 - 1)
 RNG = np.random.default_rng(0)

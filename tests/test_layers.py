@@ -10,7 +10,7 @@ import kernelbayes
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *("arrays", "kernels", "features", "linalg", "herding", "decode"),
-    *("embedding", "gaussian", "discrepancy"),
+    *("embedding", "gaussian", "discrepancy", "loo"),
     *("conditional", "ratio", "rules", "select", "estimators", "tuning", "filters", "graphs"),
     *("simulation", "compare", "neural", "io", "plotting", "laws", "demo", "cli", "__main__"),
 ]

@@ -28,6 +28,7 @@ full rank).
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -75,13 +76,13 @@ class _Finite(Kernel):
         return True
 
     @property
+    @abstractmethod
     def rank(self) -> int:
         """Number of features r."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rows(self, X: Points) -> Array:
         """Features of one row block."""
-        raise NotImplementedError
 
     def _features(self, X: Points) -> Array:
         blocks = list(row_blocks(count(X), self.rank, BLOCK_ENTRIES // 4))

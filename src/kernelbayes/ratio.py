@@ -52,17 +52,12 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
-from kernelbayes.conditional import (
-    default_kernel,
-    exact_features,
-    loo_errors,
-    loo_subset,
-    ridge_grid,
-)
+from kernelbayes.conditional import default_kernel
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense, check_ridge, gram
+from kernelbayes.loo import exact_features, loo_errors, loo_subset, ridge_grid
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
 RELATIVE = 0.1

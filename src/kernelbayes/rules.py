@@ -54,17 +54,11 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
-from kernelbayes.conditional import (
-    ConditionalEmbedding,
-    exact_features,
-    loo_errors,
-    loo_subset,
-    ridge_grid,
-    score_targets,
-)
+from kernelbayes.conditional import ConditionalEmbedding
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.linalg import Gram, Solver, check_ridge
+from kernelbayes.loo import exact_features, loo_errors, loo_subset, ridge_grid, score_targets
 from kernelbayes.ratio import DensityRatio
 
 Form = Literal["a", "b"]

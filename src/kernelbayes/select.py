@@ -21,16 +21,10 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from kernelbayes.arrays import Rng, as_generator, take
-from kernelbayes.conditional import (
-    ConditionalEmbedding,
-    default_kernel,
-    exact_features,
-    loo_errors,
-    loo_subset,
-    ridge_grid,
-)
+from kernelbayes.conditional import ConditionalEmbedding, default_kernel
 from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.loo import exact_features, loo_errors, loo_subset, ridge_grid
 
 Table = list[dict[str, Any]]
 # Multiples of the median heuristic tried first; the search goes on from the best.

@@ -37,8 +37,12 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes.arrays import Points, Rng, as_generator, count, eigh, take, to_numpy
-from kernelbayes.conditional import (
-    default_kernel,
+from kernelbayes.conditional import default_kernel
+from kernelbayes.embedding import Embedding, embed
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.kernels import Kernel
+from kernelbayes.loo import (
     exact_features,
     loo_predictions,
     loo_subset,
@@ -46,10 +50,6 @@ from kernelbayes.conditional import (
     ridge_grid,
     with_constant,
 )
-from kernelbayes.embedding import Embedding, embed
-from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.gaussian import GaussianEmbedding
-from kernelbayes.kernels import Kernel
 from kernelbayes.ratio import density_ratio, kulsif_scores
 from kernelbayes.select import folds, progress_bar, rescaled, search_scales, tune
 
