@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help demo test test-torch test-slow lint types format bench docs clean
 
 help:
-	@echo "make demo        two samples, their embeddings, the witness function and the MMD"
+	@echo "make demo        a robot learns a building from its camera, then finds itself (a table, a picture, a film)"
 	@echo "make test        lint, type-check and test (no torch needed)"
 	@echo "make test-torch  the tests that need torch (CPU build)"
 	@echo "make test-slow   statistical checks at full size"

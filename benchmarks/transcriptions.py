@@ -1,4 +1,4 @@
-"""IW22 Algorithm 1 and KBR13 Figure 1, typed in line by line: slow references and test oracles.
+"""IW22 Algorithms 1 and 2 and KBR13 Figure 1, typed in line by line: slow references, test oracles.
 
 Everything is as the papers print it: diagonal matrices are n x n, inverses are inverted, weights
 sum to n, ridges are on the papers' own scales, and the letters are the papers'. Against the library
@@ -71,3 +71,31 @@ def kbr13_figure_1(
 ) -> np.ndarray:
     """Posterior weights rho (n,) of the original rule: steps 2 and 3, Gram matrices given."""
     return kbr13_step_3(G_Y, kbr13_step_2(G_X, m_Pi, epsilon), delta) @ k_y
+
+
+def iw22_algorithm_2_line_4(G_Z: np.ndarray, w: np.ndarray, lam: float) -> np.ndarray:
+    """Weights w^(t, t+1) (T,) of the prediction from w^(t, t); lam is the paper's lambda'."""
+    T = len(G_Z)
+    G = G_Z[:-1, :-1]
+    G_tilde = G_Z[:-1, :]
+    ahead = np.linalg.inv(G + (T - 1) * lam * np.eye(T - 1)) @ G_tilde @ w
+    return np.concatenate([np.zeros(1), ahead])
+
+
+def iw22_algorithm_2(
+    G_X: np.ndarray,
+    G_Z: np.ndarray,
+    G_new: np.ndarray,
+    eta: float,
+    lam: float,
+    lam_transition: float,
+) -> np.ndarray:
+    """Return filtering weights w^(t, t), one row per step; G_new (T, steps) is k_X(training, test)."""
+    T = len(G_Z)
+    w = np.full(T, 1.0 / T)
+    found = []
+    for g_x in G_new.T:
+        w = iw22_algorithm_1(G_X, G_Z, G_Z @ w, g_x, eta, lam)
+        found.append(w)
+        w = iw22_algorithm_2_line_4(G_Z, w, lam_transition)
+    return np.array(found)

@@ -82,7 +82,7 @@ def test_a_batch_answers_as_its_members_do(seed):
     }
     for name, ask in questions.items():
         together, alone = ask(batch), [ask(mu) for mu in members]
-        # Projections stop when weights move less than 1e-8 / n, the batch at its slowest member.
+        # Newton's method stops at 1e-12, and ill-conditioned weights magnify that.
         np.testing.assert_allclose(together, np.stack(alone), atol=1e-5, err_msg=name)
 
 
@@ -162,5 +162,3 @@ def test_bad_questions(normal, ask, message):
 def test_questions_for_vectors_are_refused_elsewhere():
     with pytest.raises(TypeError, match="R\\^d"):
         kb.embed(["a", "b"], kb.Delta()).mean()
-    with pytest.raises(TypeError, match="one embedding at a time"):
-        signed(0).sample(3)

@@ -9,9 +9,10 @@ import kernelbayes
 
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
-    *("arrays", "kernels", "features", "linalg", "herding", "decode"),
-    *("embedding", "gaussian", "discrepancy", "loo"),
-    *("conditional", "ratio", "rules", "select", "estimators", "tuning", "filters", "graphs"),
+    *("arrays", "canvas", "kernels", "features", "linalg", "herding", "decode"),
+    *("embedding", "gaussian", "discrepancy", "compression", "loo"),
+    *("conditional", "ratio", "rules", "select", "estimators", "calibration", "tuning"),
+    *("filters", "graphs"),
     *("simulation", "compare", "neural", "io", "plotting", "laws", "demo", "cli", "__main__"),
 ]
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))

@@ -131,3 +131,79 @@ def test_missing_matplotlib_names_the_extra(pair, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'kernelbayes\[plot\]'"):
         plot_witness(*pair)
+
+
+# --- embedding.plot() ---
+
+
+def plane(seed=0, n=80, d=2):
+    return kb.embed(np.random.default_rng(seed).normal(size=(n, d)), KERNEL)
+
+
+def test_one_coordinate_is_a_density_with_its_interval(pair):
+    mu = pair[0]
+    ax = mu.plot(level=0.8, label="mu")
+    x, y = ax.get_lines()[0].get_data()
+    np.testing.assert_allclose(y, mu.density(x), rtol=1e-6)
+    assert ax.get_lines()[1].get_xdata()[0] == pytest.approx(float(mu.mean()[0]))
+    shaded = ax.collections[0].get_paths()[0].vertices[:, 0]
+    step = x[1] - x[0]
+    assert [shaded.min(), shaded.max()] == pytest.approx(list(mu.interval(0.8)[0]), abs=step)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["mu", "80 % interval", "mean"]
+
+
+def test_two_coordinates_are_points_and_contours():
+    figure, ax = plt.subplots()
+    mu = plane()
+    assert mu.plot(ax=ax) is ax
+    scatter, *_ = ax.collections
+    assert len(scatter.get_offsets()) == 80
+    assert plt.get_fignums() == [figure.number]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x1")
+
+
+def test_contours_hold_the_mass_they_say():
+    mu = plane(n=3000)
+    contours = [c for c in mu.plot().collections if hasattr(c, "levels")]
+    low = contours[0].levels[0]
+    density = mu.density(mu.points) * 2.0 * np.pi
+    inside = np.mean(density / density.max() >= low / contours[0].zmax)
+    assert inside == pytest.approx(0.9, abs=0.05)  # a density of 3000 points, and its grid
+
+
+def test_more_coordinates_are_a_corner():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "c"])
+    axes = kb.embed(frame, KERNEL).plot()
+    assert axes.shape == (3, 3)
+    assert not axes[0, 2].axison
+    assert axes[2, 0].get_xlabel() == "a"
+    assert axes[2, 0].get_ylabel() == "c"
+    with pytest.raises(ValueError, match="several axes"):
+        kb.embed(frame, KERNEL).plot(ax=axes[0, 0])
+
+
+@pytest.mark.parametrize("m", [3, 9])
+def test_a_small_batch_is_curves_a_large_one_is_a_band(m):
+    rng = np.random.default_rng(0)
+    batch = kb.embed(rng.normal(size=40), KERNEL, rng.dirichlet(np.ones(40), size=m))
+    ax = batch.plot()
+    lines = ax.get_lines()
+    if m == 3:
+        assert len(lines) == 3
+        x, y = lines[2].get_data()
+        np.testing.assert_allclose(y, batch[2].density(x), rtol=1e-6)
+    else:
+        np.testing.assert_allclose(lines[0].get_ydata(), batch.quantile([0.5])[:, 0, 0])
+        edges = ax.collections[0].get_paths()[0].vertices[:, 1]
+        assert edges.max() == pytest.approx(batch.interval(0.9)[:, 0, 1].max())
+    vectors = kb.embed(rng.normal(size=(40, 2)), KERNEL, rng.dirichlet(np.ones(40), size=m))
+    assert vectors.plot().shape == (2,)
+
+
+def test_pictures_of_categories_are_refused_and_matplotlib_is_named(pair, monkeypatch):
+    with pytest.raises(TypeError, match="R\\^d"):
+        kb.embed(["a", "b"], kb.Delta()).plot()
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'kernelbayes\[plot\]'"):
+        pair[0].plot()

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import kernelbayes as kb
 from kernelbayes.linalg import grams
@@ -127,3 +128,65 @@ def test_a_ridge_below_rounding_is_raised_on_torch_too():
 def test_bad_settings_say_so_at_once(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# --- priors that the training sample covers only in part -----------------------------------------
+
+
+def categories(ridge=1e-9):
+    seen = ["rain"] * 4 + ["dry"] * 6
+    return kb.ConditionalEmbedding(kb.Delta(), kb.Delta(), ridge=ridge).fit(
+        seen, list("wwwnwnnnnn")
+    )
+
+
+@pytest.mark.parametrize("ridge", [1e-9, 1e-2])
+def test_categories_never_seen_are_reported(ridge):
+    # 1/3 of the prior is on snow. The ridge takes some mass too, from seen categories alike: the
+    # share is within a few per cent of 2/3.
+    with pytest.warns(kb.NumericalWarning, match="covers about 6[5-8]%"):
+        kb.bayes_rule(categories(ridge), ["rain", "dry", "snow"], ridge=1e-6)
+
+
+@pytest.mark.parametrize("ridge", [1e-9, 1e-2, 1.0])
+def test_a_covered_prior_is_not_reported_whatever_its_ridge(ridge):
+    kb.bayes_rule(categories(ridge), ["rain", "dry", "dry"], ridge=1e-6)  # warnings are errors
+    cme = kb.ConditionalEmbedding(KERNEL, KERNEL, ridge=ridge).fit(Z, X)
+    kb.bayes_rule(cme, PRIOR, ridge=1e-3)
+    kb.bayes_rule(cme, 0.01 * kb.embed(PRIOR, KERNEL), ridge=1e-3)  # its mass is its own
+
+
+@pytest.mark.parametrize("rank", [None, 30])
+def test_a_prior_beside_the_sample_is_reported(rank):
+    beside = np.concatenate([PRIOR[:40], 6.0 + 0.1 * PRIOR[:40]])
+    with pytest.warns(kb.NumericalWarning, match="covers about [3-6].%"):
+        kb.KernelBayesRule(KERNEL, KERNEL, rank=rank, rng=0).fit(X, Z, prior=beside)
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        pytest.param(scipy.stats.norm(0, 1), "rvs", id="distribution"),
+        pytest.param(0.5, "single value", id="number"),
+        pytest.param(np.array(0.5), "single value", id="0-d"),
+        pytest.param("rain", "single value", id="string"),
+    ],
+)
+def test_what_is_not_a_sample_says_what_to_pass(prior, message):
+    for call in (
+        lambda: kb.bayes_rule(categories(), prior),
+        lambda: kb.sum_rule(categories(), prior),
+        lambda: kb.KernelBayesRule().fit(X, Z, prior=prior),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+def test_short_reprs():
+    cme = kb.ConditionalEmbedding(KERNEL, KERNEL, ridge=1e-3).fit(Z, X)
+    ratio = kb.density_ratio(PRIOR, Z, KERNEL)
+    shown = [repr(kb.chain_rule(cme, PRIOR)), repr(ratio), repr(cme(X[:3]).diagnostics)]
+    assert [text.split("(")[0] for text in shown] == [
+        "Joint", "DensityRatio", "PosteriorDiagnostics"
+    ]  # fmt: skip
+    assert all(len(text) < 300 for text in shown)

@@ -2,13 +2,31 @@
 
 from kernelbayes import laws, tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.arrays import NumericalWarning
+from kernelbayes.calibration import Calibration, calibrate
+from kernelbayes.compare import (
+    KernelTestResult,
+    ci_test,
+    hsic_aggregated,
+    hsic_test,
+    mmd_aggregated,
+    mmd_test,
+)
+from kernelbayes.compression import Compressed, Resampled, compress, herd, resample, thin
 from kernelbayes.conditional import ConditionalEmbedding
+from kernelbayes.decode import Mixture
 from kernelbayes.discrepancy import mmd, mmd2
 from kernelbayes.embedding import Batch, Embedding, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
+from kernelbayes.filters import (
+    Beliefs,
+    FilterState,
+    Forecast,
+    KernelBayesFilter,
+    KernelMonteCarloFilter,
+    StepInfo,
+)
 from kernelbayes.gaussian import GaussianEmbedding
-from kernelbayes.herding import herd, thin
 from kernelbayes.kernels import (
     Custom,
     Delta,
@@ -67,21 +85,42 @@ __all__ = [
     "Batch",
     "Embedding",
     "GaussianEmbedding",
+    "Mixture",
     "embed",
     "mmd",
     "mmd2",
     # herding
+    "Compressed",
+    "Resampled",
+    "compress",
     "herd",
+    "resample",
     "thin",
     # rules
+    "Calibration",
     "ConditionalEmbedding",
     "DensityRatio",
     "KernelBayesRule",
     "bayes_rule",
+    "calibrate",
     "chain_rule",
     "density_ratio",
     "sum_rule",
     "tune",
+    # state-space models
+    "Beliefs",
+    "FilterState",
+    "Forecast",
+    "KernelBayesFilter",
+    "KernelMonteCarloFilter",
+    "StepInfo",
+    # tests
+    "KernelTestResult",
+    "ci_test",
+    "hsic_aggregated",
+    "hsic_test",
+    "mmd_aggregated",
+    "mmd_test",
     # the rest
     "NumericalWarning",
     "laws",

@@ -45,8 +45,13 @@ class NumericalWarning(UserWarning):
 # --- array kinds ---------------------------------------------------------------------------------
 
 
+_NUMPY = array_namespace(np.empty(0))
+
+
 def namespace(*arrays: Array) -> Any:
     """Array-API namespace shared by all arrays; a TypeError says when they are of mixed kinds."""
+    if arrays and all(type(a) is np.ndarray for a in arrays):
+        return _NUMPY  # asked dozens of times per update: not worth a search each time
     try:
         return array_namespace(*arrays)
     except TypeError as error:

@@ -51,18 +51,19 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
     command = commands.add_parser(
         "demo",
-        help="two samples, their embeddings, the witness function and the MMD",
-        description="Two samples of equal mean and variance, and the MMD that tells them apart.",
+        help="a robot learns a building from 1000 frames of its camera, then finds itself",
+        description="A robot learns a building from 1000 labelled frames of its camera. Switched "
+        "on somewhere unknown, it finds itself: a table of errors, a picture and a film.",
     )
     command.add_argument(
         "--out",
         type=Path,
         default=Path("kernelbayes-demo"),
         metavar="DIR",
-        help="directory for the picture (default: %(default)s)",
+        help="directory for the pictures (default: %(default)s)",
     )
     command.add_argument(
-        "--seed", type=_seed, default=0, metavar="N", help="seed of the samples (default: 0)"
+        "--seed", type=_seed, default=0, metavar="N", help="seed of the drives (default: 0)"
     )
     command.set_defaults(run=_demo)
     return parser
@@ -74,7 +75,7 @@ def _demo(arguments: argparse.Namespace) -> None:
         raise InputError(f"--out must be a directory, but {out} is a file")
     try:
         for line in demo(out, arguments.seed):
-            print(line)
+            print(line, flush=True)
     except OSError as error:
         raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
 

@@ -26,12 +26,12 @@ True
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
-from array_api_compat import is_array_api_obj
+from array_api_compat import device, is_array_api_obj
 
 from kernelbayes.arrays import (
     Array,
@@ -60,6 +60,8 @@ from kernelbayes.loo import exact_features, loo_errors, loo_subset, ridge_grid
 class PosteriorDiagnostics:
     """How far an embedding made by a rule can be trusted; one entry per conditioning point.
 
+    Computed when asked for, from the embedding as the rule made it.
+
     Attributes
     ----------
     mass : array (m,)
@@ -71,28 +73,49 @@ class PosteriorDiagnostics:
     support : array (m,)
         Similarity k(x, x_i) / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
         landmark): 1 on a training point, 0 where nothing like x was seen.
-    condition : float
-        Estimated condition number of the regularised matrix.
-    rescues : int
-        How often the ridge had to be raised.
+    solver : linalg.Diagnostics
+        Of the factorisation; ``condition`` (estimated condition number of the regularised matrix)
+        and ``rescues`` (how often the ridge had to be raised) are read from it.
     """
 
-    mass: Array
-    ess: Array
-    negative: Array
+    embedding: Batch | Embedding
     support: Array
-    condition: float
-    rescues: int
+    solver: Diagnostics
+
+    def __repr__(self) -> str:
+        """Say all but the embedding and the solver."""
+        names = ("mass", "ess", "negative", "support", "condition", "rescues")
+        return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+
+    @property
+    def mass(self) -> Array:
+        """Sum of the weights."""
+        return self.embedding.mass
+
+    @property
+    def ess(self) -> Array:
+        """Effective sample size."""
+        return self.embedding.ess
+
+    @property
+    def negative(self) -> Array:
+        """Share of negative weight."""
+        return self.embedding.negative
+
+    @property
+    def condition(self) -> float:
+        """Estimated condition number of the regularised matrix."""
+        return self.solver.condition
+
+    @property
+    def rescues(self) -> int:
+        """How often the ridge had to be raised."""
+        return self.solver.rescues
 
     def __getitem__(self, index: Any) -> PosteriorDiagnostics:
         """Return the diagnostics of one conditioning point, or of a slice of them."""
-        return replace(
-            self,
-            mass=self.mass[index],
-            ess=self.ess[index],
-            negative=self.negative[index],
-            support=self.support[index],
-        )
+        assert isinstance(self.embedding, Batch)
+        return PosteriorDiagnostics(self.embedding[index], self.support[index], self.solver)
 
 
 @dataclass(eq=False)
@@ -239,10 +262,7 @@ class ConditionalEmbedding:
         points, single = self.queries(X_new)
         weights, support = self._weights(points)
         batch = Batch(self.Z_, weights, kernel or self.kernel_z_, self.names_z_)
-        solver: Diagnostics = self.solver_.diagnostics
-        diagnostics = PosteriorDiagnostics(
-            batch.mass, batch.ess, batch.negative, support, solver.condition, solver.rescues
-        )
+        diagnostics = PosteriorDiagnostics(batch, support, self.solver_.diagnostics)
         batch = batch.with_diagnostics(diagnostics)
         return batch[0] if single else batch
 
@@ -251,6 +271,15 @@ class ConditionalEmbedding:
         if self.kernel_x_.finite and isinstance(prior, Embedding):
             return self._lift(self.solver_.values_features(prior.features))
         return self._lift(self.solver_.values(prior(self.X_)))
+
+    def smoothed_marginal(self) -> Array:
+        """Weights (n,) of the operator applied to the training marginal; a ridge shrinks them."""
+        G, n = self.gram_x_, self.n
+        one = self.kernel_x_.diag(take(self.X_, slice(0, 1)))
+        uniform = namespace(one).ones(n, dtype=one.dtype, device=device(one)) / n
+        if isinstance(G, Factored):
+            return self._lift(self.solver_.values_features(G.project(uniform)))
+        return self._lift(self.solver_.values(G.matmul(uniform)))
 
     def regression(self, values: Array, cross: Array | None = None) -> Array:
         """Coefficients with which :meth:`expect` gives E[values | x] at any x.
@@ -294,7 +323,7 @@ class ConditionalEmbedding:
             values = self.solver_.values_features(self.kernel_x_.features(points).T)
             support = nearest_similarity(self.kernel_x_, points, self.X_)
         else:
-            K = self.kernel_x_(self.X_, points)
+            K = self.kernel_x_._cross(self.X_, points)  # both are checked
             values = self.solver_.values(K)
             support = _similarity(K.T, self.kernel_x_, points, self.X_)
         return self._lift(values).T, support
@@ -331,10 +360,10 @@ def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
 
 def _similarity(K: Array, kernel: Kernel, X: Points, training: Points) -> Array:
     xp = namespace(K)
-    scale = xp.sqrt(kernel.diag(X))[:, None] * xp.sqrt(kernel.diag(training))[None, :]
-    positive = scale > 0
-    ratios = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-    return xp.clip(xp.max(ratios, axis=1), 0.0, 1.0)
+    norm_x, norm_t = (xp.sqrt(kernel._diag(points)) for points in (X, training))
+    # Where a norm is zero so is K: dividing by one leaves it.
+    norm_x, norm_t = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_t))
+    return xp.clip(xp.max(K / norm_t, axis=1) / norm_x, 0.0, 1.0)
 
 
 def _is_single(X_new: Any, training: Points) -> bool:

@@ -50,6 +50,7 @@ from kernelbayes.rules import (
     Form,
     bayes_rule,
     choose_ridge,
+    prior_points,
     prior_weights,
     turn,
     usable_weights,
@@ -313,10 +314,10 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(kernel, Gaussian):
                 raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
             return GaussianEmbedding(prior.mean, prior.cov, kernel)
-        points = prior.points if isinstance(prior, Embedding) else prior
-        points = kernel.points(points, "prior")
+        embedded = isinstance(prior, Embedding)
+        points = kernel.points(prior.points, "prior") if embedded else prior_points(prior, kernel)
         kernel.check_pair(points, training)
-        weights = prior.weights if isinstance(prior, Embedding) else None
+        weights = prior.weights if embedded else None
         element: Embedding = embed(points, kernel, weights)
         return element
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes, subplots
 from kernelbayes.embedding import Batch, Embedding, MeanElement, check_same_kernel
 
-FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
+__all__ = ["FIRST", "NEUTRAL", "SECOND", "new_axes", "plot_witness"]
+
 # Ticks of a rug: beyond this many points, evenly spaced ones of the ordered sample.
 RUG = 400
 
@@ -68,7 +70,7 @@ def plot_witness(
     witness = first - second
     factor = _magnification(float(np.abs(witness).max()))
 
-    ax = ax if ax is not None else _pyplot().subplots(figsize=(7.0, 4.0), layout="constrained")[1]
+    ax = subplots() if ax is None else ax
     x = x[:, 0]
     scaled = factor * witness
     ax.fill_between(x, scaled, 0.0, where=scaled >= 0, color=FIRST, alpha=0.25, lw=0)
@@ -83,29 +85,8 @@ def plot_witness(
     ax.set_xlabel(_axis_name(mu, nu))
     ax.set_ylabel("mean embedding (peak = 1)")
     ax.legend(frameon=False)
-    ax.spines[["top", "right"]].set_visible(False)
+    bare(ax)
     return ax
-
-
-def new_axes(width: float = 7.0, height: float = 4.0) -> Any:
-    """Axes on a figure of their own, outside pyplot: for files, whatever the backend."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise _missing() from error
-    return Figure(figsize=(width, height), layout="constrained").subplots()
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise _missing() from error
-    return plt
-
-
-def _missing() -> ImportError:
-    return ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'")
 
 
 def _scalars(mu: MeanElement) -> np.ndarray[Any, Any] | None:

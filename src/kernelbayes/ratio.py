@@ -84,6 +84,14 @@ class DensityRatio:
     ridge: float
     _evaluate: Callable[[Points], Array] = field(repr=False)
 
+    def __repr__(self) -> str:
+        """Say method, ridge, and how far the ratio is from one."""
+        values = to_numpy(self.at_denominator)
+        return (
+            f"DensityRatio({self.method}, ridge {self.ridge:.3g}, from {values.min():.3g} to "
+            f"{values.max():.3g} at {len(values)} points of the denominator)"
+        )
+
     def ratio(self, X: Any) -> Array:
         """Ratio at new points X, shape (m,), not negative."""
         values = self._evaluate(X)

@@ -63,12 +63,15 @@ from kernelbayes.ratio import DensityRatio
 
 Form = Literal["a", "b"]
 BayesMethod = Literal["importance", "original"]
+# Least share of the prior's mass that must lie on the training sample; below it, a warning. What
+# is lost is lost from the posterior's mass too, which diagnostics then show as much below one.
+COVERED = 0.8
 
 
 def as_prior(prior: Any, kernel: Kernel, training: Points) -> MeanElement:
     """Prior as an embedding of the given kernel: None is the training marginal."""
     if not isinstance(prior, MeanElement):
-        points = training if prior is None else kernel.points(prior, "prior")
+        points = training if prior is None else prior_points(prior, kernel)
         kernel.check_pair(points, training)
         sample: Embedding = embed(points, kernel)
         return sample
@@ -78,6 +81,22 @@ def as_prior(prior: Any, kernel: Kernel, training: Points) -> MeanElement:
             "the prior's points with the kernel of the conditional embedding"
         )
     return prior
+
+
+def prior_points(prior: Any, kernel: Kernel) -> Points:
+    """Check the points of a prior; a distribution or a single value gets a clear error."""
+    if callable(getattr(prior, "rvs", None)):
+        raise TypeError(
+            f"a prior is a sample or an embedding, got a distribution ({type(prior).__name__}); "
+            "draw points from it, e.g. prior.rvs(1000), or embed a Gaussian in closed form with "
+            "GaussianEmbedding(mean, cov, kernel)"
+        )
+    if isinstance(prior, str) or (not isinstance(prior, dict) and np.ndim(prior) == 0):
+        raise TypeError(
+            f"a prior is a sample of points, got the single value {prior!r}; for a prior that is "
+            f"certain of it pass a list, [{prior!r}]"
+        )
+    return kernel.points(prior, "prior")
 
 
 def sum_rule(cme: ConditionalEmbedding, prior: Any = None, form: Form = "a") -> Embedding:
@@ -119,6 +138,10 @@ class Joint(Embedding):
 
     # Form (a) lives on a grid: weights (n, m) over z_i and prior points u_j.
     grid: tuple[Points, Points, Array] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """Size, mass and kernels; the arrays are in ``points`` and ``weights``."""
+        return f"Joint({len(self)} pairs, mass {to_float(self.mass):.3g}, {self.kernel!r})"
 
     def marginal(self, part: Literal["x", "z"]) -> Embedding:
         """Embedding of one part."""
@@ -206,7 +229,9 @@ def bayes_rule(
         Of A given B.
 
     Where the prior has no mass on the training sample, its weights are replaced by the training
-    marginal's and a ``NumericalWarning`` says so.
+    marginal's and a ``NumericalWarning`` says so. It also says so when more than a fifth of the
+    prior's mass is not covered by the training sample (categories never seen, points far from any
+    training point): the rule can only drop it.
     """
     _check_form(form)
     cme._check_fitted()
@@ -244,7 +269,33 @@ def prior_weights(cme: ConditionalEmbedding, prior: MeanElement | None, ratio: A
         one = cme.kernel_x_.diag(take(cme.X_, slice(0, 1)))
         xp = namespace(one)
         return xp.ones(cme.n, dtype=one.dtype, device=device(one)) / cme.n
-    return cme.apply(prior)  # KBR13 eq. 11 over n; KuLSIF at the training points (IW22 eq. 1)
+    gamma = cme.apply(prior)  # KBR13 eq. 11 over n; KuLSIF at the training points (IW22 eq. 1)
+    if isinstance(prior, Embedding):
+        _check_covered(cme, prior, gamma)
+    return gamma
+
+
+def _check_covered(cme: ConditionalEmbedding, prior: Embedding, gamma: Array) -> None:
+    """Warn when much of the prior's mass is missing from its weights on the training sample.
+
+    A ridge takes mass from any prior; how much, the training marginal tells, whose mass is all
+    there. It costs a solve, so it is asked only when too little has arrived.
+    """
+    xp = namespace(gamma)
+    mass, arrived = to_float(prior.mass), to_float(xp.sum(gamma))
+    signed = abs(mass) < COVERED * to_float(xp.sum(xp.abs(prior.weights)))
+    lost = gamma.shape[0] * to_float(xp.max(xp.abs(gamma))) <= epsilon(gamma)
+    if signed or lost or arrived >= COVERED * mass:  # nothing arrived: usable_weights says so
+        return
+    share = arrived / (mass * to_float(xp.sum(cme.smoothed_marginal())))
+    if share < COVERED:
+        warnings.warn(
+            f"the training sample covers about {max(share, 0.0):.0%} of the prior's mass; the rest "
+            "(values never seen, points far from any training point) is dropped. Posteriors speak "
+            "of the covered part only: add training pairs where the prior has mass",
+            NumericalWarning,
+            stacklevel=4,
+        )
 
 
 def usable_weights(weights: Array, method: BayesMethod) -> Array:

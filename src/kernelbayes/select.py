@@ -116,6 +116,8 @@ def tune(
     X: Any,
     Z: Any,
     *,
+    prior: Any = None,
+    criterion: str | None = None,
     budget: int = 12,
     rng: Rng = None,
     progress: bool | None = None,
@@ -128,6 +130,10 @@ def tune(
         What is set on it (a kernel) is the starting point of the search; it is not changed.
     X, Z : points (n, ...)
         Training pairs. Nothing else is looked at.
+    prior : points, embedding or None
+        For Bayes' rule: the prior that the model is tuned for, and fitted with.
+    criterion : str, optional
+        For Bayes' rule: what is minimised; see :class:`~kernelbayes.KernelBayesRule`.
     budget : int
         How many bandwidths are tried for each variable; ridges come on top for free.
     rng : int, Generator or None
@@ -138,10 +144,9 @@ def tune(
     Returns
     -------
     model
-        Fitted, with ``tuning_``: a list of rows (dicts) of what was tried.
-
-    Other arguments depend on the model; see :class:`~kernelbayes.KernelBayesRule` for ``prior``
-    and ``criterion``.
+        Fitted, with ``tuning_``: a list of rows (dicts) of what was tried. Scores compare within a
+        ``"stage"`` only: "regression" (leave-one-out error), "ratio" (KuLSIF's score, which may be
+        negative) or "rule" (the criterion). ``"variable"`` is the one whose bandwidth was changed.
 
     Examples
     --------
@@ -153,7 +158,7 @@ def tune(
     >>> cme.kernel_x_.bandwidth < 1.0  # the median distance, 1.8, is too wide for sin(4 x)
     True
     """
-    del X, Z, budget, rng, progress
+    del X, Z, prior, criterion, budget, rng, progress
     hint = "; pass an instance, not the class" if isinstance(model, type) else ""
     raise TypeError(f"tune does not know {type(model).__name__}{hint}")
 
@@ -183,7 +188,7 @@ def _(
     with progress_bar(budget, "tuning", progress) as bar:
         kernel, row, table = search_scales(start, score, budget, bar)
     tuned = ConditionalEmbedding(kernel, base.kernel_z_, row["ridge"]).fit(X, Z)
-    tuned.tuning_ = [{"variable": "x", **r} for r in table]  # type: ignore[attr-defined]
+    tuned.tuning_ = [{"stage": "regression", "variable": "x", **r} for r in table]  # type: ignore[attr-defined]
     return tuned
 
 

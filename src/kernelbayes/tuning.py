@@ -23,6 +23,11 @@ In "combined", the targets are z and the constant 1, which counts as one more co
 their average variance): a posterior should have mass one, and without this an uninformative x
 shrinks all weights to zero, since that predicts a prior mean of zero well.
 
+The bandwidth of x is left where the search started (the median heuristic) unless another is clearly
+better, by more than one standard error of the difference over pairs (Breiman et al. 1984), both for
+the means alone and for means and mass. In high dimension such differences are mostly noise, and a
+choice that follows them loses more than it gains; with many pairs the standard error vanishes.
+
 "marginal" (KBR13 section 4.2) compares the averaged posterior with the marginal of held-out z
 under the training marginal.
 """
@@ -42,6 +47,7 @@ from kernelbayes.embedding import Embedding, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.kernels import Kernel
+from kernelbayes.linalg import Dense
 from kernelbayes.loo import (
     exact_features,
     loo_predictions,
@@ -59,7 +65,7 @@ CRITERIA = ("combined", "predictive", "rkhs", "marginal")
 TUNE_POINTS = 1000
 # Ratios tried by "combined" beside the best one by KuLSIF's score: multiples of the bandwidth of z
 # and ridges in units of k(z, z). Flat ratios make a steadier rule than the best ratio does.
-RATIO_SCALES = (1.0, 2.0, 4.0)
+RATIO_SCALES = (2.0, 4.0)
 RATIO_RIDGES = (1e-3, 1e-2, 1e-1)
 # Multiples of the bandwidth of z tried for the smoother of the outcome regression.
 SMOOTHER_SCALES = (1.0, 2.0, 4.0, 8.0)
@@ -84,9 +90,15 @@ class _Risk:
     c: Any  # (n, q)
     constant: float
 
-    def __call__(self, p: Any) -> float:
-        squares = np.einsum("ij,ij->i", p, p)
-        return float(self.a @ squares - 2.0 * np.sum(self.c * p) + self.constant)
+    def terms(self, p: Any, means: int) -> Any:
+        """Return what each pair adds to the risk, and to that of the first ``means`` columns.
+
+        Shape (n, 2); the constant, which compares nothing, is shared out.
+        """
+        own = self.a[:, None] * p**2 - 2.0 * self.c * p
+        return np.column_stack(
+            [own.sum(axis=1) + self.constant / len(p), own[:, :means].sum(axis=1)]
+        )
 
 
 @tune.register
@@ -150,6 +162,7 @@ class _Data:
         if base.values_ is not None:
             self.values = np.asarray(to_numpy(base.values_), dtype=np.float64)
         self._features: dict[Kernel, Any] = {}
+        self._folded: dict[tuple[Kernel, Any], list[Any]] = {}
 
     @property
     def n(self) -> int:
@@ -178,7 +191,7 @@ class _Data:
             return {"ridge": float(ridges[np.argmin(scores)]), "score": float(scores.min())}
 
         kernel, row, rows = search_scales(self.kernel_z, score, budget, bar)
-        table = [{"variable": "z", **r} for r in rows]
+        table = [{"stage": "ratio", "variable": "z", **r} for r in rows]
         method = model.ratio if self.method == "importance" else "kulsif"
         candidates = [self._ratio(kernel, row["ridge"], method, model.rng)]
         if self.criterion == "combined":
@@ -266,15 +279,17 @@ class _Data:
         targets = self.targets(ratios[0])
         risk = self.risk(ratios[0], targets)
         table = []
+        terms: dict[Kernel, Any] = {}  # what each pair adds to the score, by bandwidth of x
 
         def scored(ratio: _Ratio, kernel: Kernel) -> dict[str, Any]:
-            return self._score(ratio, kernel, targets, risk)
+            row, terms[kernel] = self._score(ratio, kernel, targets, risk)
+            return row
 
         def best_ratio(kernel: Kernel, scale: float) -> tuple[_Ratio, dict[str, Any]]:
             rows = [scored(ratio, kernel) for ratio in ratios]
             named = [
-                {"variable": "x", "scale": scale, "kernel": kernel, "kernel_z": ratio.kernel,
-                 "prior_ridge": ratio.ridge, **row}
+                {"stage": "rule", "variable": "x", "scale": scale, "kernel": kernel,
+                 "kernel_z": ratio.kernel, "prior_ridge": ratio.ridge, **row}
                 for ratio, row in zip(ratios, rows, strict=True)
             ]  # fmt: skip
             table.extend(named)
@@ -284,47 +299,70 @@ class _Data:
         ratio = ratios[0]
         if len(ratios) > 1:
             ratio, _ = best_ratio(self.kernel_x, 1.0)
-        # Finer steps differ by less than the noise of the risk, which invites overfitting; beyond
-        # four medians a smooth kernel hardly changes but for the scale of its ridge.
+        # Finer steps differ by less than the noise of the risk; beyond four medians a smooth
+        # kernel hardly changes but for the scale of its ridge.
         limits = {"finest": 2.0, "widest": 4.0} if self.criterion == "combined" else {}
-        kernel, row, rows = search_scales(
-            self.kernel_x, lambda k: scored(ratio, k), budget, bar, **limits
-        )
-        table += [{"variable": "x", "kernel_z": ratio.kernel, "prior_ridge": ratio.ridge, **r}
-                  for r in rows]  # fmt: skip
+        _, _, rows = search_scales(self.kernel_x, lambda k: scored(ratio, k), budget, bar, **limits)
+        row = _steady(rows, terms)
+        table += [{"stage": "rule", "variable": "x", "kernel_z": ratio.kernel,
+                   "prior_ridge": ratio.ridge, **r} for r in rows]  # fmt: skip
+        kernel = row["kernel"]
         if len(ratios) > 1:
             ratio, row = best_ratio(kernel, row["scale"])
         return ratio, kernel, row, table
 
-    def _score(self, ratio: _Ratio, kernel: Kernel, targets: Any, risk: _Risk) -> dict[str, Any]:
+    def _score(
+        self, ratio: _Ratio, kernel: Kernel, targets: Any, risk: _Risk
+    ) -> tuple[dict[str, Any], Any]:
+        """Best ridge with its score, and what each pair (or fold) adds to it."""
         F = self.features(kernel)
         ridges = ridge_grid(F, ratio.weights)
         if self.criterion == "marginal":
-            errors = _marginal_errors(F, targets, ridges, self.method, self.folds)
-        elif self.method == "importance":
-            predictions = loo_predictions(F, targets, ridges, ratio.weights)
-            errors = np.array([risk(p) for p in predictions])
+            terms = _marginal_errors(F, targets, ridges, self.method, self.folds)
         else:
-            predictions = _original_predictions(F, targets, ridges, self._gammas(ratio), self.folds)
-            errors = np.array([risk(p) for p in predictions])
-        best = float(ridges[np.argmin(errors)])
-        ridge = best * ratio.mass if self.method == "importance" else best**2
-        return {"ridge": ridge, "score": float(np.min(errors))}
+            predictions = (
+                loo_predictions(F, targets, ridges, ratio.weights)
+                if self.method == "importance"
+                else _original_predictions(F, targets, ridges, self._gammas(ratio), self.folds)
+            )
+            means = targets.shape[1] - (self.criterion == "combined")  # not the constant
+            terms = np.array([risk.terms(p, means) for p in predictions])
+        scores = terms[:, :, 0].sum(axis=1)
+        i = int(np.argmin(scores))
+        ridge = float(ridges[i])
+        ridge = ridge * ratio.mass if self.method == "importance" else ridge**2
+        return {"ridge": ridge, "score": float(scores[i])}, terms[i]
 
     def _gammas(self, ratio: _Ratio) -> list[Any]:
         """Signed weights of the prior on the training part of each fold."""
         if self.prior is None:
             return [np.full(len(train), 1.0 / len(train)) for train, _ in self.folds]
-        element = _reembed(self.prior, ratio.kernel)
-        G = np.asarray(to_numpy(ratio.kernel(self.z)), dtype=np.float64)
-        mean = np.asarray(to_numpy(element(self.z)), dtype=np.float64)
-        return [
-            np.linalg.solve(
-                G[np.ix_(train, train)] + len(train) * ratio.ridge * np.eye(len(train)),
-                mean[train],
-            )
-            for train, _ in self.folds
-        ]
+        key = ratio.kernel, ratio.ridge
+        if key not in self._folded:  # the same for every bandwidth of x
+            element = _reembed(self.prior, ratio.kernel)
+            G = np.asarray(to_numpy(ratio.kernel(self.z)), dtype=np.float64)
+            mean = np.asarray(to_numpy(element(self.z)), dtype=np.float64)
+            self._folded[key] = [
+                Dense(G[np.ix_(train, train)]).ridge(ratio.ridge).solve(mean[train])
+                for train, _ in self.folds
+            ]
+        return self._folded[key]
+
+
+def _steady(rows: list[dict[str, Any]], terms: dict[Kernel, Any]) -> dict[str, Any]:
+    """Row nearest to the starting bandwidth that the best row does not clearly beat.
+
+    Clearly: by more than one standard error of the difference, in every column of the ``terms``
+    (n, k) that the pairs add to the scores.
+    """
+    best = min(rows, key=lambda row: row["score"])
+
+    def as_good(row: dict[str, Any]) -> bool:
+        worse = terms[row["kernel"]] - terms[best["kernel"]]
+        return bool(np.any(worse.sum(axis=0) <= np.sqrt(len(worse)) * worse.std(axis=0)))
+
+    near = [row for row in rows if row is best or as_good(row)]
+    return min(near, key=lambda row: (abs(np.log(row["scale"])), row["score"]))
 
 
 def _subset(element: Any) -> Any:
@@ -378,14 +416,14 @@ def _original_predictions(
 
 
 def _marginal_errors(F: Any, H: Any, ridges: Any, method: str, parts: list[Any]) -> Any:
-    """KBR13 section 4.2: averaged posterior against the marginal, over K folds."""
-    errors = np.zeros(len(ridges))
-    for train, test in parts:
+    """KBR13 section 4.2: averaged posterior against the marginal, (ridges, folds, 1)."""
+    errors = np.zeros((len(ridges), len(parts), 1))
+    for fold, (train, test) in enumerate(parts):
         c, Q = eigh(F[train].T @ F[train] / len(train))
         c = np.maximum(c, 0.0)
         cross = Q.T @ (F[train].T @ H[train]) / len(train)
         mean, target = F[test].mean(axis=0) @ Q, H[test].mean(axis=0)
         for i, ridge in enumerate(ridges):
             filtered = 1.0 / (c + ridge) if method == "importance" else c / (c * c + ridge**2)
-            errors[i] += np.sum(((mean * filtered) @ cross - target) ** 2)
+            errors[i, fold, 0] = np.sum(((mean * filtered) @ cross - target) ** 2)
     return errors

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,27 @@ class Diagnostics:
         Regularisation used; larger than ``ridge`` after a rescue.
     rescues : int
         How often the ridge was multiplied by ``RESCUE_FACTOR``.
-    condition : float
-        Estimated condition number of the regularised matrix, in the 1-norm.
+    known : float
+        Condition number, if it came for free.
+    norm : float
+        Otherwise the 1-norm of the regularised matrix, from which ``condition`` is estimated.
     """
 
     size: int
     ridge: float
     ridge_used: float
     rescues: int
-    condition: float
+    known: float = math.nan
+    norm: float = math.nan
+    factor: Array | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def condition(self) -> float:
+        """Estimated condition number of the regularised matrix, in the 1-norm.
+
+        Computed when asked for: it costs as much as several solves.
+        """
+        return self.known if self.factor is None else _condition(self.factor, self.norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +163,8 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
         if rescues:
             warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
-        return L, Diagnostics(n, ridge, used, rescues, _condition(A, L, missing))
+        norm = _norm(A) + missing
+        return L, Diagnostics(n, ridge, used, rescues, norm=norm, factor=L)
 
 
 def warn_rescued(n: int, ridge: float, used: float) -> None:
@@ -206,16 +220,23 @@ def _add_diagonal(A: Array, c: float, in_place: bool) -> Array:
     return A + c * namespace(A).eye(A.shape[0], dtype=A.dtype, device=device(A))
 
 
-def _condition(A: Array, L: Array, ridge: float) -> float:
-    """Estimate of the 1-norm condition number of A + ridge I = L L^T, in O(n^2)."""
+def _norm(A: Array) -> float:
+    """Return the 1-norm of a symmetric matrix."""
     if A.shape[0] == 0:
+        return 0.0
+    A = to_numpy(A)
+    lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
+    return float(lange("1", A.T))  # A is symmetric; A.T is not copied
+
+
+def _condition(L: Array, norm: float) -> float:
+    """Estimate of the 1-norm condition number of L L^T, whose 1-norm is known, in O(n^2)."""
+    if L.shape[0] == 0:
         return 1.0
-    if isinstance(L, np.ndarray):
-        norm = float(np.abs(A).sum(axis=0).max()) + ridge
-        pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
-        reciprocal = float(pocon(L, norm, uplo="L")[0])
-        return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
-    return _condition(to_numpy(A), to_numpy(L), ridge)
+    L = to_numpy(L)
+    pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
+    reciprocal = float(pocon(L, norm, uplo="L")[0])
+    return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
 
 
 def scale_rows(s: Array, B: Array) -> Array:

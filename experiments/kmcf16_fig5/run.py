@@ -1,0 +1,147 @@
+"""KMCF16 section 5.5, Table 5.1 and Figures 5.1-5.3: expectations of functions outside the RKHS.
+
+P = N(0, 0.1^2), Gaussian kernel of bandwidth 0.1. An estimate of m_P on n uniform points of [-1, 1]
+has the weights of a ridge regression with ridge 0.1. For each test function, none of them in the
+RKHS: the absolute error of sum_i w_i f(x_i), its mean over 20 runs, as n grows.
+
+    python experiments/kmcf16_fig5/run.py [--full]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.stats import norm
+from threadpoolctl import threadpool_limits
+
+from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd
+
+HERE = Path(__file__).parent
+KERNEL = Gaussian(0.1)
+P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
+RIDGE = 0.1
+# Name: function, published expectation (Table 5.1), kind.
+FUNCTIONS = {
+    "1": (np.ones_like, 1.0, "smooth"),
+    "cos(x)": (np.cos, 0.9950, "smooth"),
+    "I[-0.1, 0.1]": (lambda x: 1.0 * (np.abs(x) <= 0.1), 0.6827, "indicator"),
+    "I(-inf, 0]": (lambda x: 1.0 * (x <= 0.0), 0.5, "indicator"),
+    "x": (lambda x: x, 0.0, "polynomial"),
+    "x^2": (np.square, 0.01, "polynomial"),
+}
+COLUMNS = ("n", "run", "m_P", "root sum of squares", *FUNCTIONS)
+
+
+def expectation(f):
+    """Integral of f under P, by quadrature; the break points of the indicators are given."""
+    return quad(lambda x: f(np.float64(x)) * norm.pdf(x, scale=0.1), -1.0, 1.0,
+                points=(-0.1, 0.0, 0.1), epsabs=1e-12)[0]  # fmt: skip
+
+
+def one_run(n, run, truth):
+    """Errors of one estimate; run number = seed."""
+    X = np.random.default_rng(run).uniform(-1.0, 1.0, size=n)
+    weights = np.linalg.solve(KERNEL(X) + RIDGE * np.eye(n), P(X))
+    mu = embed(X, KERNEL, weights)
+    row = {"n": n, "run": run, "m_P": float(mmd(mu, P))}
+    row["root sum of squares"] = float(np.sqrt(np.sum(weights**2)))
+    for name, (f, *_) in FUNCTIONS.items():
+        row[name] = abs(float(mu.expect(lambda x, f=f: f(x[:, 0]))) - truth[name])
+    return row
+
+
+def slope(sizes, values):
+    """Power of n: slope of the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def check(label, passed):
+    """Print one line and return whether it passed."""
+    print(f"{'PASS' if passed else 'FAIL'}  {label}")
+    return bool(passed)
+
+
+def judge(rows, sizes, truth):
+    """Print Table 5.1 and the mean errors, and check what the thesis says of them."""
+    print("Table 5.1: expectation by quadrature, as published")
+    results = []
+    for name, (_, published, kind) in FUNCTIONS.items():
+        label = f"{name:14s}{truth[name]:9.4f}{published:9.4f}  {kind}"
+        results.append(check(label, abs(truth[name] - published) < 5.1e-5))
+    means = {
+        c: np.array([np.mean([row[c] for row in rows if row["n"] == n]) for n in sizes])
+        for c in COLUMNS[2:]
+    }
+    power = {c: slope(sizes, v) for c, v in means.items()}
+    print(f"\nFigures 5.1-5.3: mean absolute error of {len(rows) // len(sizes)} runs")
+    print(f"{'n':>20s}" + "".join(f"{n:>10d}" for n in sizes) + f"{'power':>8s}")
+    for name, values in means.items():
+        print(f"{name:>20s}" + "".join(f"{v:10.2e}" for v in values) + f"{power[name]:8.2f}")
+    rate = power["m_P"]
+    results += [
+        check("every error falls", all(p < 0 for p in power.values())),
+        check(f"sum of squares falls: root like n^{power['root sum of squares']:.2f}",
+              power["root sum of squares"] < -0.3),
+    ]  # fmt: skip
+    for name, (_, _, kind) in FUNCTIONS.items():
+        found = f"{name}: n^{power[name]:.2f}, m_P n^{rate:.2f}"
+        if kind == "smooth":
+            label = f"{found}; in parallel to m_P (powers within 0.25)"
+            results.append(check(label, abs(power[name] - rate) <= 0.25))
+        elif kind == "polynomial":
+            results.append(check(f"{found}; faster than m_P", power[name] < rate))
+        else:
+            slowest = max(power["1"], power["cos(x)"])
+            label = f"{found}; slower than the smooth functions"
+            results.append(check(label, power[name] > slowest))
+    return means, all(results)
+
+
+def draw(means, sizes, path):
+    """Draw the three figures, if matplotlib is there."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("matplotlib is not installed: no picture")
+        return
+    figure, axes = plt.subplots(2, 3, figsize=(10, 5.5), layout="constrained", sharex=True)
+    for ax, name in zip(axes.T.flat, FUNCTIONS, strict=True):
+        ax.loglog(sizes, means["m_P"], "k.-", label="$m_P$")
+        ax.loglog(sizes, means["root sum of squares"], "r.-", label="root sum of squares")
+        ax.loglog(sizes, means[name], "b.-", label=f"f = {name}")
+        ax.legend(fontsize="x-small")
+    for ax in axes[1]:
+        ax.set_xlabel("n")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main():
+    """Run, print, check and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--full", action="store_true", help="n up to 1600, 20 runs")
+    parser.add_argument("--quick", action="store_true", help="n up to 400, 10 runs (the default)")
+    full = parser.parse_args().full
+    sizes = (50, 100, 200, 400, 800, 1600) if full else (50, 100, 200, 400)
+    truth = {name: expectation(f) for name, (f, *_) in FUNCTIONS.items()}
+    with threadpool_limits(1):
+        rows = [one_run(n, run, truth) for n in sizes for run in range(20 if full else 10)]
+    means, passed = judge(rows, sizes, truth)
+    stem = "full" if full else "quick"
+    with (HERE / f"{stem}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows({k: f"{v:.6g}" for k, v in row.items()} for row in rows)
+    draw(means, sizes, HERE / f"{stem}.png")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

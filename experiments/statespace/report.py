@@ -1,0 +1,124 @@
+"""Tables, checks, csv files and pictures that the state-space experiments share.
+
+A row of results is (problem, size, run, method, error).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+HEADER = ("problem", "size", "run", "method", "error")
+
+
+def options(description):
+    """Command line of every script."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--quick", action="store_true", help="a few runs (the default)")
+    mode.add_argument("--full", action="store_true", help="all settings and runs")
+    parser.add_argument("--runs", type=int, help="runs of each setting")
+    parser.add_argument("--first", type=int, default=0, help="first seed; 1000 for development")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    return parser
+
+
+def _single(job):
+    function, task = job
+    with threadpool_limits(1):
+        return function(*task)
+
+
+def compute(function, tasks, jobs):
+    """Rows of all tasks, in order."""
+    work = [(function, task) for task in tasks]
+    if jobs == 1:
+        return [row for job in work for row in _single(job)]
+    with ProcessPoolExecutor(jobs) as pool:
+        return [row for rows in pool.map(_single, work) for row in rows]
+
+
+def summary(rows):
+    """Mean, standard error and median of the error by (method, problem, size)."""
+    found = {}
+    for problem, size, _, method, error in rows:
+        found.setdefault((method, problem, size), []).append(error)
+    return {
+        key: (
+            np.mean(v),
+            np.std(v, ddof=1) / np.sqrt(len(v)) if len(v) > 1 else np.nan,
+            np.median(v),
+        )
+        for key, v in found.items()
+    }
+
+
+def print_table(table, reference=None, digits=4):
+    """Print one line per method and one column per setting: mean, (standard error), excess in %."""
+    columns = list(dict.fromkeys((p, s) for _, p, s in table))
+    methods = list(dict.fromkeys(m for m, _, _ in table))
+    width = 27
+    print(" " * 30 + "".join(f"{f'{p} {s}':>{width}s}" for p, s in columns))
+    for method in methods:
+        cells = []
+        for p, s in columns:
+            if (method, p, s) not in table:
+                cells.append("")
+                continue
+            mean, error, _ = table[method, p, s]
+            cell = f"{mean:.{digits}f} ({error:.{digits}f})"
+            if reference is not None:
+                cell += f" {100.0 * (mean / table[reference, p, s][0] - 1.0):+6.1f} %"
+            cells.append(cell)
+        print(f"{method:30s}" + "".join(f"{cell:>{width}s}" for cell in cells))
+
+
+def check(label, passed):
+    """Print one line and return whether it passed."""
+    print(f"{'PASS' if passed else 'FAIL'}  {label}")
+    return bool(passed)
+
+
+def write(rows, path):
+    """Write all rows to a csv file."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        writer.writerows((*row[:-1], f"{row[-1]:.6g}") for row in rows)
+
+
+def draw(table, path, ylabel):
+    """Draw error against size, one panel per problem, if matplotlib is there."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("matplotlib is not installed: no picture")
+        return
+    problems = list(dict.fromkeys(p for _, p, _ in table))
+    wide = min(len(problems), 4)
+    high = -(-len(problems) // wide)
+    figure, panels = plt.subplots(
+        high,
+        wide,
+        figsize=(1.0 + 3.6 * wide, 0.6 + 3.0 * high),
+        layout="constrained",
+        squeeze=False,
+    )
+    for problem, axes in zip(problems, panels.flat, strict=False):
+        for method in dict.fromkeys(m for m, p, _ in table if p == problem):
+            sizes = [s for m, p, s in table if (m, p) == (method, problem)]
+            means, errors, _ = zip(*(table[method, problem, s] for s in sizes), strict=True)
+            axes.errorbar(sizes, means, errors, marker="o", markersize=3, label=method)
+        axes.set(title=problem, xlabel="training pairs", ylabel=ylabel)
+    for axes in panels.flat[len(problems) :]:
+        axes.set_axis_off()
+    panels[0, 0].legend(fontsize="x-small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,41 @@
+"""Tests of two samples, of independence and of conditional independence.
+
+Each test compares embeddings. A result has SciPy's ``statistic`` and ``pvalue``, the ``null``
+distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``power_estimate``, and a
+``witness`` that says where the difference lies.
+
+=====================  ============================================================================
+``mmd_test``           two samples: the distance of their embeddings
+``mmd_aggregated``     the same over many kernels at once
+``hsic_test``          two variables: the distance of the joint embedding from the product
+``hsic_aggregated``    the same over many pairs of kernels at once
+``ci_test``            two variables given a third: residuals of conditional embeddings
+=====================  ============================================================================
+
+>>> import numpy as np
+>>> import kernelbayes as kb
+>>> rng = np.random.default_rng(0)
+>>> x, y = rng.normal(size=200), rng.laplace(1.0, size=150)
+>>> kb.mmd_aggregated(x, y, permutations=500, rng=0).pvalue < 0.05
+True
+"""
+
+from kernelbayes.compare.aggregated import hsic_aggregated, mmd_aggregated
+from kernelbayes.compare.conditional import ci_test
+from kernelbayes.compare.hsic import hsic_test
+from kernelbayes.compare.mmd import mmd_test
+from kernelbayes.compare.pictures import plot_null, plot_where
+from kernelbayes.compare.results import Effect, KernelTestResult, Witness
+
+__all__ = [
+    "Effect",
+    "KernelTestResult",
+    "Witness",
+    "ci_test",
+    "hsic_aggregated",
+    "hsic_test",
+    "mmd_aggregated",
+    "mmd_test",
+    "plot_null",
+    "plot_where",
+]

@@ -1,0 +1,285 @@
+r"""Test of independence: the joint embedding against the product of the marginal ones.
+
+The statistic is the squared distance between the embedding of the pairs and the product of the
+embeddings of each variable (CME13 section 2.2; Gretton et al. 2008),
+
+.. math:: \mathrm{HSIC} = \|\mu_{XZ} - \mu_X \otimes \mu_Z\|^2
+          = \frac{1}{n^2}\operatorname{tr} K H L H
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelbayes.arrays import Points, Rng, as_generator
+from kernelbayes.compare import large
+from kernelbayes.compare.nulls import (
+    check_options,
+    check_pairs,
+    check_sizes,
+    diagonal,
+    gamma_null,
+    matrix_moments,
+    orders,
+    permutation_moments,
+    pvalue,
+    sample_gram,
+    warn_if_constant,
+)
+from kernelbayes.compare.pairs import (
+    GATHER,
+    Variable,
+    biased,
+    hadamard_rows,
+    left_out,
+    products,
+    unbiased,
+)
+from kernelbayes.compare.random_features import Options
+from kernelbayes.compare.results import (
+    Effect,
+    Floats,
+    KernelTestResult,
+    Witness,
+    effect_of,
+    power_of,
+)
+from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
+from kernelbayes.conditional import default_kernel
+from kernelbayes.kernels import Kernel
+from kernelbayes.linalg import Dense
+
+Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
+
+
+def hsic_test(
+    X: Any,
+    Z: Any,
+    kernel_x: Kernel | None = None,
+    kernel_z: Kernel | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
+    method: Method = "permutation",
+    unbiased: bool = False,
+    level: float = 0.05,
+    block_length: BlockLength = "auto",
+    block_size: int | None = None,
+    rank: int | None = None,
+) -> KernelTestResult:
+    r"""Test whether two variables are independent, by the Hilbert-Schmidt independence criterion.
+
+    .. math:: \mathrm{HSIC} = \frac{1}{n^2} \operatorname{tr} K H L H, \qquad H = I - 1 1^\top / n
+
+    Parameters
+    ----------
+    X, Z : points (n, ...)
+        Pairs, at least 5, of any two spaces.
+    kernel_x, kernel_z : Kernel, optional
+        None means the Gaussian kernel with the median heuristic for numbers, Delta for anything
+        else.
+    permutations : int
+        B: number of permutations, bootstrap draws or quantiles of the null distribution.
+    rng : int, Generator or None
+        The same rng gives the same p-value.
+    method : str
+        "permutation": exact level for every n; through low-rank factors where they are accurate.
+        "gamma": gamma law with the exact mean and variance of the permutation distribution.
+        "wild": multiplier bootstrap for stationary time series. "linear": independent quadruples,
+        O(n), normal null. "block": mean over blocks, permuted within blocks. "features": random
+        features, O(n rank^2), weighted chi-square null.
+    unbiased : bool
+        The estimate of Song et al. (2012) instead; "linear" and "block" are always unbiased.
+    level : float
+        For ``power_estimate``.
+    block_length : float, "auto" or None
+        For "wild": memory of the multipliers in time steps; see :func:`mmd_test`.
+    block_size : int, optional
+        For "block": pairs in a block; min(sqrt(n), 64) unless given.
+    rank : int, optional
+        For "features": number of features of each variable, 50 unless given.
+
+    Returns
+    -------
+    KernelTestResult
+        ``effect``: the kernel correlation, root of HSIC(X, Z) / sqrt(HSIC(X, X) HSIC(Z, Z)).
+        ``witness``: the pairs at which the joint and the product distribution differ.
+
+    Notes
+    -----
+    A constant variable has p-value 1 and a ``NumericalWarning``. The level of "gamma" is good
+    unless n is tiny; that of "wild" is asymptotic in the number of independent stretches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kernelbayes as kb
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1.0, 1.0, size=200)
+    >>> z = x**2 + 0.1 * rng.normal(size=200)  # uncorrelated, not independent
+    >>> kb.hsic_test(x, z, rng=0).pvalue < 0.01
+    True
+    >>> kb.hsic_test(x, rng.permutation(z), rng=0).pvalue > 0.01
+    True
+    """
+    check_options(permutations, level)
+    generator = as_generator(rng)
+    kernel_x = default_kernel(X) if kernel_x is None else kernel_x
+    kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
+    X, Z = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
+    check_sizes(5, pairs=check_pairs(X=X, Z=Z))
+    if method in ("linear", "block", "features"):
+        options = Options(permutations, generator, level, block_size, rank, unbiased)
+        return large.hsic(X, Z, (kernel_x, kernel_z), method, options)
+    problem = Pairs.of(X, Z, kernel_x, kernel_z)
+    details: dict[str, Any] = {"unbiased": unbiased}
+    if method == "permutation":
+        statistic, null = problem.permuted(permutations, generator, unbiased)
+        p = pvalue(statistic, null, problem.scale)
+    elif method == "gamma":
+        if unbiased:
+            raise ValueError("method='gamma' is for the biased statistic")
+        statistic, null, p = problem.gamma(permutations)
+    elif method == "wild":
+        statistic, null, length = problem.wild(permutations, generator, unbiased, block_length)
+        p, details["block_length"] = pvalue(statistic, null, problem.scale), length
+    else:
+        raise ValueError(
+            f"method must be 'permutation', 'gamma', 'wild', 'linear', 'block' or 'features', "
+            f"got {method!r}"
+        )
+    warn_if_constant(null, statistic, problem.scale, "a variable is constant to its kernel")
+    return problem.result(statistic, p, null, method, level, details)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Checked pairs under two kernels, with what every null distribution needs of them."""
+
+    X: Points
+    Z: Points
+    kernels: tuple[Kernel, Kernel]
+    x: Variable
+    z: Variable
+
+    @classmethod
+    def of(cls, X: Points, Z: Points, kernel_x: Kernel, kernel_z: Kernel) -> Pairs:
+        """Gram matrices of both variables, each computed once."""
+        return cls(X, Z, (kernel_x, kernel_z), variable(kernel_x, X), variable(kernel_z, Z))
+
+    @property
+    def n(self) -> int:
+        """Number of pairs."""
+        return self.x.n
+
+    @property
+    def scale(self) -> float:
+        """Size of the products of kernel values, to tell rounding from dependence."""
+        return float(np.abs(self.x.diag).max() * np.abs(self.z.diag).max())
+
+    def permuted(
+        self, permutations: int, rng: np.random.Generator, without_diagonal: bool
+    ) -> tuple[float, Floats]:
+        """Statistic and its values under permutations of Z."""
+        values = []
+        for block in orders(self.n, permutations, rng):
+            inner = products([self.x], [self.z], block)[0, 0]
+            values.append(
+                unbiased(inner, self.x, self.z, block)
+                if without_diagonal
+                else biased(inner, self.n)
+            )
+        every = np.concatenate(values)
+        return float(every[0]), every[1:]
+
+    def gamma(self, size: int) -> tuple[float, Floats, float]:
+        """Statistic, quantiles of its gamma law, p-value."""
+        n = self.n
+        inner = products([self.x], [self.z], np.arange(n)[None])[0, 0]
+        moments = matrix_moments(self.x.gram), matrix_moments(self.z.gram)
+        mean, variance = permutation_moments(*moments, n)
+        law, null = gamma_null(mean / n**2, variance / n**4, size)
+        statistic = float(biased(inner[0], n))
+        return statistic, null, 1.0 if law is None else float(law.sf(statistic))
+
+    def wild(
+        self,
+        permutations: int,
+        rng: np.random.Generator,
+        without_diagonal: bool,
+        block_length: BlockLength,
+    ) -> tuple[float, Floats, float]:
+        """Statistic and multiplier bootstrap (Chwialkowski et al. 2014, section 4)."""
+        n = self.n
+        H = self.x.dense * self.z.dense
+        statistic = float(H.sum()) / n**2
+        correlation = lag_one(Dense(H))
+        length, inflation = memory(correlation, n, block_length)
+        W = inflation * multipliers(np.full(n, 1.0 / n), permutations, length, rng)
+        null = np.einsum("ij,ij->j", W, H @ W) / n**2
+        if without_diagonal:
+            inner = products([self.x], [self.z], np.arange(n)[None])[0, 0]
+            shift = statistic - float(unbiased(inner, self.x, self.z, np.arange(n)[None])[0])
+            statistic, null = statistic - shift, null - shift
+        return statistic, null, length
+
+    def witness(self) -> Witness:
+        """Difference of the embeddings of the joint and the product at the pairs."""
+        joint = hadamard_rows(self.x, self.z) / self.n
+        return Witness((self.X, self.Z), joint - self.x.rows * self.z.rows / self.n**2)
+
+    def effect(self) -> tuple[Effect, float]:
+        """Kernel correlation with its interval, and the jackknife error of HSIC."""
+        estimates = [
+            left_out(a, b) for a, b in ((self.x, self.z), (self.x, self.x), (self.z, self.z))
+        ]
+        (cross, without), (own_x, without_x), (own_z, without_z) = estimates
+        error = jackknife(without)
+        tiny = 1e-12 * self.scale
+        if min(own_x, own_z, without_x.min(), without_z.min()) <= tiny:  # a constant variable
+            return Effect(0.0, (0.0, 0.0 if min(own_x, own_z) <= tiny else 1.0)), error
+        ratio = cross / math.sqrt(own_x * own_z)
+        squared = effect_of(ratio, jackknife(without / np.sqrt(without_x * without_z)))
+        low, high = (min(1.0, v) for v in squared.interval)
+        return Effect(min(1.0, squared.size), (low, high)), error
+
+    def result(
+        self,
+        statistic: float,
+        p: float,
+        null: Floats,
+        method: str,
+        level: float,
+        details: dict[str, Any],
+    ) -> KernelTestResult:
+        """Everything a result says beyond the p-value."""
+        effect, error = self.effect()
+        return KernelTestResult(
+            statistic=statistic,
+            pvalue=p,
+            null=null,
+            kernel=self.kernels,
+            effect=effect,
+            power_estimate=power_of(statistic, null, error, level),
+            level=level,
+            test="HSIC",
+            method=method,
+            sizes=(self.n,),
+            witness=self.witness(),
+            details=details,
+        )
+
+
+def variable(kernel: Kernel, points: Points) -> Variable:
+    """Gram matrix and diagonal of one variable; a factor if its rank pays for permutations."""
+    n = len(diag := diagonal(kernel, points))
+    return Variable(sample_gram(kernel, points, math.isqrt(GATHER * n)), diag)
+
+
+def jackknife(without: Floats) -> float:
+    """Jackknife standard error from the estimates with one pair left out."""
+    return float(np.sqrt((len(without) - 1) * np.var(without)))

@@ -1,0 +1,104 @@
+"""Pictures of test results. Needs matplotlib, the extra ``plot``, imported only when drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.compare.results import KernelTestResult, Witness
+
+FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
+
+
+def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
+    """Histogram of the null distribution, with the statistic and the critical value.
+
+    Parameters
+    ----------
+    result : KernelTestResult
+    ax : matplotlib Axes, optional
+        A new figure unless given.
+    bins : int
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    ax = _axes(ax)
+    ax.hist(result.null, bins=bins, color=NEUTRAL, alpha=0.35, label="null distribution")
+    critical = float(np.quantile(result.null, 1.0 - result.level))
+    ax.axvline(critical, color=NEUTRAL, ls="--", lw=1, label=f"{100 * result.level:g} % critical")
+    ax.axvline(result.statistic, color=SECOND, lw=2, label="observed")
+    ax.set(xlabel=f"{result.test} statistic", ylabel="count", title=f"p = {result.pvalue:.3g}")
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
+    """Witness function over the points: where the null hypothesis fails.
+
+    Two samples on the line are drawn as a curve, in the plane as coloured points; pairs of scalars
+    as coloured points. Blue where the first sample (the joint distribution) has more mass.
+
+    Parameters
+    ----------
+    result : KernelTestResult
+        With a witness.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    witness = result.witness
+    if witness is None:
+        raise ValueError(f"method {result.method!r} keeps no witness; use method='permutation'")
+    columns, names = _columns(witness)
+    ax = _axes(ax)
+    if columns.shape[1] == 1:
+        order = np.argsort(columns[:, 0], kind="stable")
+        x, values = columns[order, 0], witness.values[order]
+        ax.plot(x, values, color=NEUTRAL, lw=1)
+        ax.fill_between(x, values, 0.0, where=values >= 0, color=FIRST, alpha=0.3, lw=0)
+        ax.fill_between(x, values, 0.0, where=values <= 0, color=SECOND, alpha=0.3, lw=0)
+        ax.set(xlabel=names[0], ylabel="witness")
+        return ax
+    from matplotlib.colors import LinearSegmentedColormap
+
+    top = float(np.abs(witness.values).max()) or 1.0
+    colours = LinearSegmentedColormap.from_list("witness", [SECOND, "#f2f2f2", FIRST])
+    order = np.argsort(np.abs(witness.values), kind="stable")  # the largest on top
+    drawn = ax.scatter(
+        *columns[order].T, c=witness.values[order], cmap=colours, vmin=-top, vmax=top, s=12
+    )
+    ax.figure.colorbar(drawn, ax=ax, label="witness")
+    ax.set(xlabel=names[0], ylabel=names[1])
+    return ax
+
+
+def _columns(witness: Witness) -> tuple[Any, tuple[str, str]]:
+    """Coordinates to draw at, (n, 1) or (n, 2), and the names of the axes."""
+    pair = isinstance(witness.points, tuple)
+    try:
+        parts = [to_numpy(as_vectors(p)) for p in (witness.points if pair else (witness.points,))]
+    except (TypeError, ValueError) as error:
+        raise TypeError("the witness is drawn over numbers; see witness.largest()") from error
+    columns = np.column_stack(parts)
+    if columns.shape[1] > 2:
+        raise ValueError(
+            f"the witness is drawn in at most two dimensions, these are {columns.shape[1]}; see "
+            "witness.largest()"
+        )
+    return columns, ("x", "z") if pair else ("first coordinate", "second coordinate")
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'") from error
+    return plt.subplots(figsize=(6.0, 3.6), layout="constrained")[1]

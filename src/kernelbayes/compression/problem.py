@@ -1,0 +1,114 @@
+"""The problem that herding solves: an embedding of mass one as seen from candidates."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelbayes.arrays import NumericalWarning, Points, count, like, to_float, to_numpy
+from kernelbayes.embedding import Batch, Embedding, MeanElement
+from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.herding import (
+    Rows,
+    Vector,
+    exchange,
+    fully_corrective,
+    gaussian_starts,
+    greedy,
+    line_search,
+    rows_of,
+    rows_of_matrix,
+    score,
+    squared_errors,
+)
+
+Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
+METHODS = ("herding", "exchange", "line-search", "fully-corrective")
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An embedding of mass one as seen from candidates: its values there, and their Gram matrix."""
+
+    mu: MeanElement
+    mass: float
+    points: Points
+    values: Vector
+    own: bool  # whether the candidates are the embedding's own points
+    given: Rows | None = None
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Gram matrix of the candidates; not computed before it is needed."""
+        return self.given or rows_of(self.mu.kernel, self.points, products=False)
+
+    @cached_property
+    def norm2(self) -> float:
+        """Squared norm of the embedding divided by its mass."""
+        if self.own and isinstance(self.mu, Embedding):
+            return float(to_numpy(self.mu.weights) @ self.values) / self.mass
+        return to_float(self.mu.norm()) ** 2 / self.mass**2
+
+    def pick(self, m: int, method: Method) -> tuple[Vector, Vector, Vector]:
+        """Pick m candidates: indices, weights and the squared error after each pick."""
+        rows, values = self.rows, self.values
+        if method == "line-search":
+            return line_search(rows, values, m, self.norm2)
+        if method == "fully-corrective":
+            return fully_corrective(rows, values, m, self.norm2)
+        picks, cross = greedy(rows, values, m)
+        squares = squared_errors(self.norm2, values[picks], rows.diag[picks], cross)
+        if method == "exchange":
+            picks = exchange(rows, values, picks)
+            squares[-1] = self.squared_error(picks)
+        return picks, np.full(m, 1.0 / m), squares
+
+    def squared_error(self, picks: Vector) -> float:
+        """Squared distance to equally weighted candidates."""
+        return max(self.norm2 + score(self.rows, self.values, picks), 0.0)
+
+
+def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
+    """Evaluate an embedding at candidates and divide it by its mass."""
+    if isinstance(mu, Batch) or not isinstance(mu, MeanElement):
+        raise TypeError(f"one embedding is needed, got {type(mu).__name__}; use embed(...)")
+    if starts < 1:
+        raise ValueError(f"the number of picks must be at least 1, got {starts}")
+    own = candidates is None and isinstance(mu, Embedding)
+    if candidates is None and isinstance(mu, Embedding):
+        points = mu.points
+    elif candidates is None and isinstance(mu, GaussianEmbedding):
+        points = like(gaussian_starts(to_numpy(mu.mean), to_numpy(mu.cov), starts), mu.mean)
+    elif candidates is None:
+        raise ValueError(f"{type(mu).__name__} has no points: give candidates")
+    else:
+        points = mu.kernel.points(candidates, "candidates")
+    if rows is None:
+        rows = rows_of(mu.kernel, points) if own else None
+    elif not isinstance(rows, Rows):
+        rows = rows_of_matrix(rows)
+    if rows is not None and len(rows.diag) != count(points):
+        raise ValueError(
+            f"rows are of {len(rows.diag)} points, but there are {count(points)} candidates"
+        )
+    values = rows.times(to_numpy(mu.weights).astype(np.float64)) if own else to_numpy(mu(points))
+    mass = _positive_mass(mu)
+    return Problem(mu, mass, points, np.asarray(values, dtype=np.float64) / mass, own, rows)
+
+
+def _positive_mass(mu: MeanElement) -> float:
+    mass = to_float(mu.mass)
+    size = float(np.abs(to_numpy(mu.weights)).sum()) if isinstance(mu, Embedding) else mass
+    if mass > 1e-10 * size:
+        return mass
+    warnings.warn(
+        f"the mass {mass:.3g} is not positive, so the embedding cannot be divided by it and is "
+        "taken as it is; is it that of a distribution?",
+        NumericalWarning,
+        stacklevel=4,
+    )
+    return 1.0

@@ -1,0 +1,128 @@
+r"""Resampling: from uneven weights to equal ones.
+
+Sampling a transition at each point of a weighted sample has the variance of the weights,
+2 C sum_i w_i^2 (KMCF16 eq. 3.5). Resampling first moves the embedding a little and brings the sum
+of squares down to 1/n (KMCF16 eq. 3.8). It pays when the effective sample size is small. Weights
+may be negative, which rules out the resampling of particle filters; herding does not mind.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from kernelbayes.arrays import (
+    Array,
+    NumericalWarning,
+    Rng,
+    as_generator,
+    like,
+    take,
+    to_float,
+    to_numpy,
+)
+from kernelbayes.compression.compressed import copies
+from kernelbayes.compression.problem import METHODS, Method, problem
+from kernelbayes.embedding import Embedding
+from kernelbayes.herding import Rows, Vector
+
+
+class Resampled(NamedTuple):
+    """What :func:`resample` gives: the embedding, and whether it is a new one."""
+
+    embedding: Embedding
+    resampled: bool
+    error: float  # RKHS distance to the given embedding divided by its mass; 0 if kept
+    indices: Vector | None  # which of the points, with repetitions; None if kept
+
+
+def resample(
+    mu: Embedding,
+    m: int | None = None,
+    *,
+    threshold: float = 0.5,
+    method: Method | Literal["multinomial"] = "herding",
+    picks: int | None = None,
+    rows: Rows | Array | None = None,
+    rng: Rng = None,
+) -> Resampled:
+    """Replace uneven weights by equal ones if the effective sample size is small.
+
+    Resamples if ``mu.ess < threshold * n`` (KMCF16 section 3.3 has 1/2), so that sampling from a
+    transition at each point afterwards has less variance; otherwise returns ``mu`` itself.
+
+    Parameters
+    ----------
+    mu : Embedding
+        Of n points. Weights may be negative and need not sum to one.
+    m : int, optional
+        Number of equally weighted points of the result, n by default.
+    threshold : float
+        Share of n below which the effective sample size is too small; ``inf`` always resamples.
+    method : {"herding", "exchange", "line-search", "fully-corrective", "multinomial"}
+        As in :func:`compress`. "multinomial" is what particle filters do, independent draws from
+        the weights with the negative ones set to zero: for comparison, it does not preserve mu
+        (KMCF16 section 3.5).
+    picks : int, optional
+        Herd only this many points and copy each m / picks times (KMCF16 section 3.3), m by default.
+    rows : Rows or array (n, n), optional
+        Gram matrix of the points, if it is there already (see ``herding.rows_of``). With it, a call
+        costs O(n picks) and evaluates no kernel.
+    rng : int, Generator or None
+        For "multinomial".
+
+    Returns
+    -------
+    Resampled
+        ``embedding``, ``resampled``, ``error`` (RKHS distance, which bounds the change of the
+        expectation of any f of norm one) and ``indices``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import Gaussian, embed, resample
+    >>> X = np.linspace(-3.0, 3.0, 100)
+    >>> mu = embed(X, Gaussian(0.5), np.exp(-8.0 * X**2) / 10.4)
+    >>> new, resampled, error, _ = resample(mu)
+    >>> resampled, round(float(mu.ess)), round(float(new.ess)), error < 0.01
+    (True, 15, 100, True)
+    >>> resample(new).resampled
+    False
+    """
+    if not isinstance(mu, Embedding):
+        raise TypeError(f"resample takes one Embedding, got {type(mu).__name__}")
+    if not threshold >= 0:
+        raise ValueError(f"threshold must be a share of the number of points, got {threshold!r}")
+    n = len(mu)
+    m = n if m is None else m
+    if m < 1 or (picks is not None and picks < 1):
+        raise ValueError(f"m and picks must be at least 1, got {m} and {picks}")
+    if to_float(mu.ess) >= threshold * n:
+        return Resampled(mu, False, 0.0, None)
+    task = problem(mu, None, rows)
+    if method == "multinomial":
+        indices = _multinomial(to_numpy(mu.weights), m, as_generator(rng))
+    elif method in METHODS:
+        found, w, _ = task.pick(min(m, picks or m), method)
+        indices = found[copies(w, m)]
+    else:
+        raise ValueError(
+            f"method must be one of {', '.join(METHODS)} or multinomial, got {method!r}"
+        )
+    weights = like(np.full(m, 1.0 / m), mu.weights)
+    new = Embedding(take(mu.points, indices), weights, mu.kernel, mu.names)
+    return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)
+
+
+def _multinomial(weights: Vector, m: int, rng: np.random.Generator) -> Vector:
+    positive = np.maximum(weights, 0.0).astype(np.float64)
+    if not positive.sum() > 0:
+        warnings.warn(
+            "no weight is positive: multinomial resampling draws from all points alike",
+            NumericalWarning,
+            stacklevel=3,
+        )
+        positive[:] = 1.0
+    return rng.choice(len(positive), size=m, p=positive / positive.sum())

@@ -1,0 +1,100 @@
+"""How the robot drives: into a room, across it, out again, and on to any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelbayes.arrays import Rng, as_generator
+from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, Floats, look
+
+SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
+MARGIN = 0.5  # from the walls to the places it heads for
+SWAY = 0.05  # standard deviation of the heading, per frame
+
+
+@dataclass(frozen=True)
+class Drive:
+    """Frames (T, ROWS, COLUMNS, 3) of one drive and the states (T, 3) they were taken in."""
+
+    frames: Floats
+    states: Floats
+
+    @classmethod
+    def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Drive:
+        """Drive, taking a picture at every step."""
+        rng = as_generator(rng)
+        states = drive(length, rng, room)
+        return cls(look(states, rng=rng), states)
+
+    @property
+    def X(self) -> Floats:
+        """Observations (T, pixels)."""
+        return self.frames.reshape(len(self.frames), -1)
+
+    @property
+    def Z(self) -> Floats:
+        """States (T, 4) without a jump at a full turn: x, y, cos and sin of the heading."""
+        heading = self.states[:, 2]
+        return np.column_stack([self.states[:, :2], np.cos(heading), np.sin(heading)])
+
+
+def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:
+    """States (frames, 3) of one drive: x and y in metres, heading in radians.
+
+    Parameters
+    ----------
+    frames : int
+    rng : int, Generator or None
+    room : str, optional
+        Where to start: a key of ``ROOMS`` or "corridor"; any of these unless given.
+
+    Examples
+    --------
+    >>> from kernelbayes.demo.drive import drive
+    >>> drive(100, rng=0).shape
+    (100, 3)
+    """
+    rng = as_generator(rng)
+    room = str(rng.choice([*ROOMS, "corridor"])) if room is None else room
+    place, heading = _somewhere(room, rng), rng.uniform(-np.pi, np.pi)
+    goals = [_somewhere(room, rng)]
+    states = np.empty((frames, 3))
+    for t in range(frames):
+        states[t] = *place, heading
+        while np.hypot(*(goals[0] - place)) < SPEED:
+            goals.pop(0)
+            if not goals:
+                room, goals = _onwards(room, rng)
+        ahead = goals[0] - place
+        wrong = (np.arctan2(ahead[1], ahead[0]) - heading + np.pi) % (2.0 * np.pi) - np.pi
+        heading += np.clip(wrong, -TURN, TURN) + SWAY * rng.normal()
+        if abs(wrong) < TURN:  # otherwise it turns on the spot
+            place = place + SPEED * rng.uniform(0.7, 1.0) * ahead / np.hypot(*ahead)
+    return states
+
+
+def _somewhere(room: str, rng: np.random.Generator) -> Floats:
+    """Return a place in a room, away from its walls."""
+    if room == "corridor":
+        low, high = np.array([0.0, SOUTH]), np.array([WIDTH, NORTH])
+    else:
+        low = np.array(ROOMS[room][:2])
+        high = low + ROOM
+    return rng.uniform(low + MARGIN, high - MARGIN)
+
+
+def _onwards(room: str, rng: np.random.Generator) -> tuple[str, list[Floats]]:
+    """Return the next room and the places to pass on the way there."""
+    if room == "corridor":
+        room = str(rng.choice(list(ROOMS)))
+        return room, [*reversed(_door(room)), _somewhere(room, rng)]
+    return "corridor", [*_door(room), _somewhere("corridor", rng)]
+
+
+def _door(room: str) -> list[Floats]:
+    """Return the places before and behind a room's door, on the way out."""
+    x, y, _ = ROOMS[room]
+    side, out = (NORTH, -MARGIN) if y == NORTH else (SOUTH, MARGIN)
+    return [np.array([x + ROOM[0] / 2, side - out]), np.array([x + ROOM[0] / 2, side + out])]

@@ -1,0 +1,146 @@
+"""The story, as lines of text: learning from labelled frames, then finding oneself.
+
+A robot with a camera of a few pixels drives through a building. It is shown 1000 frames and where
+each was taken; that is all it ever learns about cameras, walls and driving. Then it is switched on
+in unknown places and tracks where it is from its frames alone. Everything that is chosen, for the
+filter and for the nearest neighbours it is measured against, is chosen on the labelled frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from sklearn.neighbors import KNeighborsRegressor
+
+from kernelbayes.arrays import as_generator
+from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, Floats
+from kernelbayes.demo.drive import Drive
+from kernelbayes.demo.pictures import Drawing
+from kernelbayes.filters import Beliefs, KernelBayesFilter
+from kernelbayes.kernels import Gaussian
+from kernelbayes.select import progress_bar
+
+LABELLED = 1000  # frames
+SWITCHED_ON, FRAMES = 10, 80  # test drives, and frames of each
+LOST = 20  # frames within which it may still be searching
+# What is tried: bandwidths over the median distance, and numbers of neighbours.
+SCALES_X, SCALES_Z, NEIGHBOURS = (0.25, 0.4), (0.1, 0.2), (1, 2, 3, 5, 10)
+RIDGE, STATE_RIDGE = 1.0, 1e-5
+
+
+def demo(out: Path, seed: int = 0) -> Iterator[str]:
+    """Tell the story: lines to print; ``robot.png`` and ``robot.gif`` are written into ``out``.
+
+    Parameters
+    ----------
+    out : Path
+        Directory for the pictures, made if it does not exist (only when there are pictures).
+    seed : int
+        Seed of the drives and of the camera's noise.
+
+    Yields
+    ------
+    str
+        Lines of text. Without matplotlib the last one says how to get the pictures.
+    """
+    rng = as_generator(seed)
+    yield f"A robot with a camera of {COLUMNS} x {ROWS} pixels, in a building of"
+    yield f"{WIDTH:g} x {DEPTH:g} metres (simulated, seed {seed}). Two rooms look the same."
+    labelled = Drive.simulated(LABELLED, rng)
+    yield f"It learns from {LABELLED} frames and where they were taken ..."
+    k = choose_neighbours(labelled)
+    model = choose_filter(labelled)
+    # The first time in one of the two rooms that look the same, then anywhere.
+    drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
+    yield f"It is switched on {SWITCHED_ON} times, somewhere, and drives {FRAMES} frames ..."
+    beliefs = model.filter([d.X for d in drives])
+    nearest = nearest_frames(labelled, k)
+    guesses = [nearest.predict(d.X) for d in drives]
+    yield ""
+    yield from table(
+        {
+            "always the middle": [np.tile(labelled.Z[:, :2].mean(0), (FRAMES, 1)) for _ in drives],
+            f"nearest frames (k = {k})": guesses,
+            "kernel Bayes filter": [b.mean() for b in beliefs],
+        },
+        drives,
+    )
+    yield ""
+    yield from pictures(out, drives[0], beliefs[0], guesses[0])
+
+
+def nearest_frames(labelled: Drive, k: int) -> KNeighborsRegressor:
+    """Return the baseline: the mean place (x, y) of the k most similar labelled frames."""
+    return KNeighborsRegressor(k).fit(labelled.X, labelled.Z[:, :2])
+
+
+def choose_neighbours(labelled: Drive) -> int:
+    """Return the k with the least error on the last quarter, learned from the rest."""
+    early, late = last_quarter(labelled)
+    scores = [distance(nearest_frames(early, k).predict(late.X), late).mean() for k in NEIGHBOURS]
+    return NEIGHBOURS[int(np.argmin(scores))]
+
+
+def choose_filter(labelled: Drive) -> KernelBayesFilter:
+    """Return the filter whose bandwidths do best on the last quarter, learned from all frames."""
+    early, late = last_quarter(labelled)
+    scales = list(product(SCALES_X, SCALES_Z))
+    scores = []
+    with progress_bar(len(scales), "learning") as bar:
+        for scale in scales:
+            mean = robot_filter(early, *scale).filter(late.X, progress=False).mean()
+            scores.append(distance(mean, late).mean())
+            bar.update()
+    return robot_filter(labelled, *scales[int(np.argmin(scores))])
+
+
+def robot_filter(labelled: Drive, scale_x: float, scale_z: float) -> KernelBayesFilter:
+    """Fit a filter, its bandwidths given as multiples of the median distance."""
+    X, Z = labelled.X, labelled.Z
+    return KernelBayesFilter(
+        Gaussian.median(X, scale=scale_x),
+        Gaussian.median(Z, scale=scale_z),
+        prior_ridge=STATE_RIDGE,
+        transition_ridge=STATE_RIDGE,
+        ridge=RIDGE,
+        back_ridge=RIDGE,  # of smoothing, which there is none of here
+        rng=0,
+    ).fit(X, Z)
+
+
+def last_quarter(labelled: Drive) -> tuple[Drive, Drive]:
+    """Cut a drive in two: three quarters and the last one."""
+    cut = 3 * len(labelled.states) // 4
+    early, late = slice(None, cut), slice(cut, None)
+    return (
+        Drive(labelled.frames[early], labelled.states[early]),
+        Drive(labelled.frames[late], labelled.states[late]),
+    )
+
+
+def distance(guess: Floats, truth: Drive) -> Floats:
+    """Metres (T,) between the places guessed, the first two of the columns, and the true ones."""
+    return np.asarray(np.linalg.norm(guess[:, :2] - truth.states[:, :2], axis=1))
+
+
+def table(guesses: dict[str, list[Floats]], drives: list[Drive]) -> Iterator[str]:
+    """Aligned rows: errors of each method over all frames, and once it had time to look around."""
+    yield f"{'error in metres':<24}{'mean':>8}{'median':>9}{f'after {LOST} frames':>18}{'< 1 m':>8}"
+    for name, tracks in guesses.items():
+        e = np.stack([distance(g, d) for g, d in zip(tracks, drives, strict=True)])
+        late, near = e[:, LOST:].mean(), 100 * (e < 1.0).mean()
+        yield f"{name:<24}{e.mean():>8.2f}{np.median(e):>9.2f}{late:>18.2f}{near:>6.0f} %"
+
+
+def pictures(out: Path, seen: Drive, beliefs: Beliefs, guesses: Floats) -> Iterator[str]:
+    """Draw one drive into two files, and say where they are."""
+    try:
+        drawing = Drawing(seen, beliefs, guesses)
+        out.mkdir(parents=True, exist_ok=True)
+        yield f"Picture of the first drive: {drawing.picture(out / 'robot.png')}"
+        yield f"and as a film:              {drawing.film(out / 'robot.gif')}"
+    except ImportError as error:
+        yield f"No pictures: {error}"

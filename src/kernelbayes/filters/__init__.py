@@ -1,0 +1,16 @@
+"""State-space models learned from examples: filter, smooth, forecast."""
+
+from kernelbayes.filters import tuning  # noqa: F401 (registers what tune can do)
+from kernelbayes.filters.bayes import KernelBayesFilter
+from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
+from kernelbayes.filters.loops import Forecast
+from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
+
+__all__ = [
+    "Beliefs",
+    "FilterState",
+    "Forecast",
+    "KernelBayesFilter",
+    "KernelMonteCarloFilter",
+    "StepInfo",
+]

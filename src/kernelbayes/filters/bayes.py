@@ -1,0 +1,276 @@
+r"""The kernel Bayes filter: a state-space model learned from examples.
+
+From sequences of states z_t and observations x_t it learns how states move and what each state
+looks like. Then it tracks the state of a new sequence from its observations alone, by two steps
+that repeat (KBR13 section 4.3, CME13 section 5.2, IW22 Alg. 2): **predict** with the transition
+operator (the sum rule), **update** with Bayes' rule, the prediction being the prior.
+
+>>> import numpy as np
+>>> from kernelbayes import KernelBayesFilter
+>>> rng = np.random.default_rng(0)
+>>> angle = np.cumsum(0.3 + 0.1 * rng.normal(size=600))
+>>> z = np.column_stack([np.cos(angle), np.sin(angle)])  # a point going round
+>>> x = z + 0.3 * rng.normal(size=z.shape)               # seen through noise
+>>> model = KernelBayesFilter(rng=0).fit(x[:400], z[:400])
+>>> beliefs = model.filter(x[400:])
+>>> error = np.sum((beliefs.mean() - z[400:]) ** 2, axis=1).mean()
+>>> bool(error < 0.5 * np.sum((x[400:] - z[400:]) ** 2, axis=1).mean())
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    Rng,
+    as_generator,
+    column_names,
+    count,
+    namespace,
+    take,
+    threads_for,
+)
+from kernelbayes.conditional import ConditionalEmbedding, default_kernel
+from kernelbayes.embedding import Embedding, MeanElement, embed
+from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, normalised
+from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
+from kernelbayes.filters.observation import Observations, split_missing
+from kernelbayes.filters.onestep import onestep_ridges
+from kernelbayes.filters.sequences import Training, is_many, join
+from kernelbayes.filters.updating import Updating
+from kernelbayes.kernels import Kernel
+from kernelbayes.linalg import check_ridge
+from kernelbayes.rules import BayesMethod, as_prior
+
+Ridge = float | Literal["loo"]
+
+
+class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
+    """Filter, smoother and forecaster learned from sequences of states and observations.
+
+    Parameters
+    ----------
+    kernel_x, kernel_z, kernel_u : Kernel, optional
+        On observations, states and controls; None means the median heuristic.
+    method : {"importance", "original"}
+        Bayes' rule of the update: IW22 Alg. 1 or KBR13 eq. 13.
+    transition : {"operator", "shift"}
+        Prediction by the conditional embedding of the next state (KBR13 eq. 17, IW22 Alg. 2), or
+        by moving each state's weight to the state that followed it (CME13 eq. 35).
+    initial : {"uniform", "observation"}, points or Embedding
+        Belief before the first observation: the training states (IW22); none, so that the first
+        belief is the plain regression on the first observation (KBR13; the same thing for the
+        importance rule); or a prior.
+    prior_ridge, transition_ridge : float or "loo"
+        eta and eta', of the prior's weights and of the transition operator. "loo" is the ridge
+        with the least leave-one-out error of the transition; both are the same then, as in IW22.
+    ridge : float or "loo"
+        lambda (importance) or delta (original) of Bayes' rule. "loo" has the least error of one
+        step: each training state predicted from the one before it and its own observation, its
+        own pair left out.
+    back_ridge : float or "loo"
+        The same for the backward step of smoothing, from the states before and after.
+    rank : int, optional
+        Nystrom features of this rank for all kernels: a step costs O(n rank^2) at most.
+    rng : int, Generator or None
+        For landmarks.
+
+    Attributes
+    ----------
+    X_, Z_ : points (n, ...)
+        All sequences end to end; beliefs are weighted samples over ``Z_``.
+    kernel_x_, kernel_z_, kernel_u_ : Kernel
+    prior_ridge_, transition_ridge_, ridge_, back_ridge_ : float
+    dynamics_ : Dynamics
+    observations_ : Observations
+
+    Notes
+    -----
+    A belief's weights are divided by their sum at every step. An observation unlike anything in
+    the training sample leaves the prediction as it is, and ``info.fallback`` says so.
+
+    Tuning: ``tune(KernelBayesFilter(), X, Z)`` chooses bandwidths and ridges by filtering parts
+    of the training sequences with what was learned from the others; see
+    :mod:`kernelbayes.filters.tuning`.
+    """
+
+    def __init__(
+        self,
+        kernel_x: Kernel | None = None,
+        kernel_z: Kernel | None = None,
+        kernel_u: Kernel | None = None,
+        method: BayesMethod = "importance",
+        transition: Literal["operator", "shift"] = "operator",
+        initial: Any = "uniform",
+        prior_ridge: Ridge = "loo",
+        transition_ridge: Ridge = "loo",
+        ridge: Ridge = "loo",
+        back_ridge: Ridge = "loo",
+        rank: int | None = None,
+        rng: Rng = None,
+    ) -> None:
+        self.kernel_x = kernel_x
+        self.kernel_z = kernel_z
+        self.kernel_u = kernel_u
+        self.method = method
+        self.transition = transition
+        self.initial = initial
+        self.prior_ridge = prior_ridge
+        self.transition_ridge = transition_ridge
+        self.ridge = ridge
+        self.back_ridge = back_ridge
+        self.rank = rank
+        self.rng = rng
+
+    # --- learning ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, Z: Any, controls: Any = None) -> Self:
+        """Learn from one sequence or a list of sequences.
+
+        Parameters
+        ----------
+        X : points (T, ...), or a list of sequences
+            Observations. A row of NaN is a step whose state is known but not what it looked like;
+            with some NaN, the pair is used where the coordinates present are all that is asked.
+        Z : points (T, ...), or a list of sequences
+            States. A sequence of length one gives a pair without a transition.
+        controls : points (T, ...) or (T - 1, ...), or a list of sequences, optional
+            Row t of T rows acted on the way into step t, so the first is not used; row t of T - 1
+            rows acted between steps t and t + 1.
+        """
+        self._check_parameters()
+        kernels = self.kernel_x, self.kernel_z, self.kernel_u
+        named = tuple(k is not None and k.by_name for k in kernels)
+        data = join(X, Z, controls, named)  # type: ignore[arg-type]
+        X_known, known = split_missing(data.X)
+        self.kernel_x_ = default_kernel(X_known) if kernels[0] is None else kernels[0]
+        self.kernel_z_ = default_kernel(data.Z, "Z") if kernels[1] is None else kernels[1]
+        self.X_ = self.kernel_x_.points(X_known, "X")
+        self.Z_ = self.kernel_z_.points(data.Z, "Z")
+        self.names_x_ = column_names(X[0] if is_many(X) else X)
+        self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
+        self.lengths_ = data.lengths
+        with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
+            self._learn(data, known)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("prior_ridge", "transition_ridge", "ridge", "back_ridge"):
+            if getattr(self, name) != "loo":
+                check_ridge(getattr(self, name))
+        if self.method not in ("importance", "original"):
+            raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
+        if self.transition not in ("operator", "shift"):
+            raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
+
+    def _learn(self, data: Training, known: Array | None) -> None:
+        rng = as_generator(self.rng)
+        states = compressed(self.kernel_z_, self.Z_, self.rank, rng)
+        self.states_ = states
+        before, after = take(self.Z_, data.source), take(self.Z_, data.target)
+        self.transition_ridge_ = (
+            ConditionalEmbedding(states, states, "loo").fit(before, after).ridge_
+            if self.transition_ridge == "loo"
+            else check_ridge(self.transition_ridge)
+        )
+        self.prior_ridge_ = (
+            self.transition_ridge_ if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
+        )
+        controlled = None
+        if data.controls is not None:
+            if self.transition == "shift":
+                raise ValueError("transition='shift' knows no controls; use 'operator'")
+            self.kernel_u_ = self.kernel_u or default_kernel(data.controls, "controls")
+            U = self.kernel_u_.points(data.controls, "controls")
+            controlled = Controlled.learn(
+                self.kernel_z_, self.kernel_u_, self.Z_, data.source, U,
+                self.transition_ridge_, self.rank, rng,
+            )  # fmt: skip
+        L = states.features(self.Z_)
+        self.dynamics_ = Dynamics(
+            L, inverse_ridge(L, self.prior_ridge_),
+            inverse_ridge(L[data.source], self.transition_ridge_),
+            data.source, data.target, self.transition == "shift", controlled,
+        )  # fmt: skip
+        self.controls_ = data.controls
+        ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
+        self.observations_ = Observations.learn(
+            self.kernel_x_, self.X_, self.rank, self.method, ridge, rng, known
+        )
+        forward, back = onestep_ridges(self) if "loo" in (self.ridge, self.back_ridge) else (1, 1)
+        if self.ridge == "loo":
+            self.observations_.ridge = forward
+        self.ridge_ = self.observations_.ridge
+        self.back_ridge_ = back if self.back_ridge == "loo" else check_ridge(self.back_ridge)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+        """State before the first observation.
+
+        Parameters
+        ----------
+        prior : points or embedding, optional
+            Belief about the first state, instead of ``initial``.
+        lag : int
+            How many past beliefs to keep, for :meth:`smoothed`.
+        """
+        check_is_fitted(self, "dynamics_")
+        check_lag(lag)
+        initial = self.initial if prior is None else prior
+        weights = self._initial_weights(initial)
+        return FilterState(0, self._belief(weights), isinstance(initial, str), lag)
+
+    def _initial_weights(self, initial: Any) -> Array:
+        L = self.dynamics_.features
+        n = self.dynamics_.n
+        if isinstance(initial, str):
+            if initial not in ("uniform", "observation"):
+                raise ValueError(
+                    f"initial must be 'uniform', 'observation', points or an embedding, got "
+                    f"{initial!r}"
+                )
+            return namespace(L).ones_like(L[:, 0]) / n
+        if isinstance(initial, Embedding) and initial.points is self.Z_:
+            weights = initial.weights
+        else:
+            if isinstance(initial, Embedding) and initial.kernel != self.kernel_z_:
+                initial = embed(initial.points, self.kernel_z_, initial.weights)
+            element: MeanElement = as_prior(initial, self.kernel_z_, self.Z_)
+            states = ConditionalEmbedding(self.kernel_z_, self.kernel_z_, self.prior_ridge_)
+            weights = states.fit(self.Z_, self.Z_).apply(element)
+        result = normalised(weights)
+        if result is None:
+            raise ValueError("the prior has no mass on the training states; is it in their units?")
+        return result
+
+    def _predict(self, W: Array, control: Points | None = None, t: int = 0) -> Array:  # noqa: ARG002
+        """Predictions (n, k) one step after beliefs (n, k)."""
+        V = self.dynamics_.arrive(self.dynamics_.transition_weights(W, control))
+        xp = namespace(V)
+        mass = xp.sum(V, axis=0)
+        lost = ~(mass > LEAST_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
+        divided = V / xp.where(lost, xp.ones_like(mass), mass)
+        # A belief that has left the training sample has no prediction: any state may come next.
+        return xp.where(lost[None, :], 1.0 / V.shape[0], divided)
+
+    def _control(self, control: Any) -> Points | None:
+        if self.dynamics_.controlled is None:
+            if control is not None:
+                raise ValueError("this filter was fitted without controls; fit(X, Z, controls)")
+            return None
+        if control is None:
+            raise ValueError("this filter was fitted with controls: give the control of each step")
+        return control
+
+    @property
+    def n(self) -> int:
+        """Number of training pairs."""
+        check_is_fitted(self, "dynamics_")
+        return count(self.Z_)

@@ -1,0 +1,422 @@
+"""Loops over steps: filter, smooth, forecast, and the online pair start and step.
+
+A loop prepares the observations (all kernel values at once, missing parts set aside) and then
+repeats what a filter knows how to do to k beliefs side by side: ``_predict``, ``_update`` and
+``_smooth_back``. Several sequences run in lockstep, so that their predictions are one product.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+from sklearn.utils.validation import check_is_fitted
+
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    as_array,
+    count,
+    namespace,
+    row_blocks,
+    take,
+    threads_for,
+    to_numpy,
+)
+from kernelbayes.embedding import Embedding
+from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
+from kernelbayes.filters.observation import Observations, missing_mask
+from kernelbayes.filters.sequences import as_points, into_steps, is_many
+from kernelbayes.kernels import Kernel
+from kernelbayes.select import progress_bar
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One observation, made ready: kernel values, support, and which kernel they belong to."""
+
+    observed: bool
+    support: float = float("nan")
+    column: Array = None
+    observations: Observations = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Forecast(Beliefs):
+    """Beliefs about the states of the next steps, with those about the observations.
+
+    Attributes
+    ----------
+    observations : Beliefs
+        Over the training observations: the kernel mean of each predicted observation.
+    """
+
+    observations: Any = field(default=None, repr=False)
+
+
+class Looping(ABC):
+    """Everything that can be done with a filter that predicts and updates."""
+
+    kernel_x_: Kernel
+    observations_: Observations
+    names_x_: tuple[str, ...] | None
+
+    # --- what a filter knows ----------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+        """State before the first observation."""
+
+    @abstractmethod
+    def _predict(self, W: Array, control: Points | None, t: int) -> Array:
+        """Predictions (n, k) at time t from beliefs (n, k) one step before."""
+
+    @abstractmethod
+    def _update(
+        self, V: Array, steps: list[Step], flat: list[bool]
+    ) -> tuple[Array, list[StepInfo]]:
+        """Beliefs (n, k) and what happened, from predictions (n, k) and k observations.
+
+        ``flat`` says where nothing is known before the observation.
+        """
+
+    @abstractmethod
+    def _smooth_back(self, W: Array, later: Array, control: Points | None, t: int) -> Array:
+        """Smoothed belief (n,) from the filtered one and the smoothed one at time t."""
+
+    @abstractmethod
+    def _observation_weights(self, V: Array) -> Array:
+        """Weights (n, k) over the training observations of beliefs (n, k)."""
+
+    @abstractmethod
+    def _beliefs(self, weights: list[Array], infos: list[StepInfo]) -> Beliefs:
+        """Beliefs from weights, one array (n,) per step."""
+
+    @abstractmethod
+    def _belief(self, weights: Array) -> Embedding:
+        """Embedding over the training states."""
+
+    @abstractmethod
+    def _control(self, control: Any) -> Points | None:
+        """Control as given, after a check that one was expected."""
+
+    # --- online -----------------------------------------------------------------------------------
+
+    def step(
+        self, state: FilterState, x: Any, control: Any = None, steps: int = 1
+    ) -> tuple[FilterState, StepInfo]:
+        """Predict and update: a pure function of an immutable state.
+
+        Parameters
+        ----------
+        state : FilterState
+            From :meth:`start` or the step before.
+        x : point or None
+            Observation; None or NaN is a missing one, and a vector with some NaN conditions on
+            what is there.
+        control : point, optional
+            What acted since the step before.
+        steps : int
+            Transitions since the step before; more than one after a gap.
+
+        Returns
+        -------
+        state : FilterState
+        info : StepInfo
+        """
+        check_is_fitted(self, "dynamics_")
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        u = None if state.t == 0 else self._control(_row(control))
+        seen, steps = self._prepare(x), 1 if state.t == 0 else steps
+        W, history = state.belief.weights[:, None], state.history
+        for s in range(steps if state.t else 0):
+            history = (*history, (W[:, 0], u))
+            W = self._predict(W, u, state.t + s)
+        W, infos = self._update(W, [seen], [state.t == 0 and state.flat])
+        history = history[-state.lag :] if state.lag else ()
+        belief = self._belief(W[:, 0])
+        return replace(state, t=state.t + steps, belief=belief, history=history), infos[0]
+
+    def smoothed(self, state: FilterState) -> Embedding:
+        """Belief about the state ``lag`` steps ago given everything up to now.
+
+        For a state that was started with ``start(lag=...)``; before so many steps were made, the
+        belief about the first one.
+        """
+        check_is_fitted(self, "dynamics_")
+        later = state.belief.weights
+        for back, (W, control) in enumerate(reversed(state.history), 1):
+            later = self._smooth_back(W, later, control, state.t - back)
+        return self._belief(later)
+
+    # --- batch ------------------------------------------------------------------------------------
+
+    def filter(
+        self, X: Any, controls: Any = None, gaps: Any = None, progress: bool | None = None
+    ) -> Any:
+        """Beliefs about the states of a sequence, each given the observations so far.
+
+        Parameters
+        ----------
+        X : points (T, ...), or a list of sequences
+            Rows of NaN (or None) are missing observations; rows with some NaN are conditioned on
+            what is there.
+        controls : points (T, ...) or (T - 1, ...), or a list, optional
+            As in :meth:`fit`.
+        gaps : array (T,) of int, or a list, optional
+            Transitions between an observation and the one before it; the first is not used.
+        progress : bool, optional
+            Show a progress bar; by default when a person is watching.
+
+        Returns
+        -------
+        Beliefs, or a list of Beliefs for a list of sequences
+        """
+        runs = self._run(X, controls, gaps, progress)
+        results = [run.keep(self._beliefs(run.weights, run.infos)) for run in runs]
+        return results if is_many(X) else results[0]
+
+    def smooth(
+        self,
+        X: Any,
+        controls: Any = None,
+        gaps: Any = None,
+        lag: int | None = None,
+        progress: bool | None = None,
+    ) -> Any:
+        """Beliefs about the states of a sequence, each given all observations.
+
+        Arguments as in :meth:`filter`; with ``lag`` each belief is given the observations up to
+        ``lag`` steps later.
+        """
+        if lag is not None and lag < 0:
+            raise ValueError(f"lag must not be negative, got {lag}")
+        results = []
+        for run in self._run(X, controls, gaps, progress):
+            last = len(run.weights) - 1
+            smooth = list(run.weights)
+            for t in range(last - 1, -1, -1):
+                if lag is None:
+                    smooth[t] = self._backwards(run, smooth[t + 1], t + 1, t)
+                else:
+                    end = min(last, t + lag)
+                    smooth[t] = self._backwards(run, run.weights[end], end, t)
+            results.append(run.keep(self._beliefs(smooth, run.infos)))
+        return results if is_many(X) else results[0]
+
+    def _backwards(self, run: _Run, later: Array, end: int, begin: int) -> Array:
+        """Smoothed belief at ``begin`` from the one at ``end``."""
+        for t in range(end, begin, -1):
+            later = self._smooth_back(run.weights[t - 1], later, run.controls[t], t)
+        return later
+
+    def forecast(self, X: Any, horizon: int, controls: Any = None, gaps: Any = None) -> Any:
+        """Beliefs about the ``horizon`` steps after the last observation.
+
+        Parameters
+        ----------
+        X : points (T, ...), or a list of sequences
+        horizon : int
+        controls : points (T + horizon, ...), or a list, optional
+            Of the past and of the future (or one row less, as in :meth:`fit`).
+        gaps : array (T,) of int, or a list, optional
+
+        Returns
+        -------
+        Forecast, or a list of them
+            Beliefs about the states, and in ``.observations`` about the observations.
+        """
+        if horizon < 1:
+            raise ValueError(f"horizon must be at least 1, got {horizon}")
+        check_is_fitted(self, "dynamics_")
+        many = is_many(X)
+        if many and controls is not None and len(controls) != len(X):
+            raise ValueError(f"{len(X)} sequences but controls for {len(controls)}")
+        sequences = [as_points(part, self.kernel_x_.by_name) for part in (X if many else [X])]
+        results = []
+        for i, part in enumerate(sequences):
+            u = (controls[i] if many else controls) if controls is not None else None
+            steps = None if u is None else into_steps(as_points(u), count(part) + horizon)
+            past = None if steps is None else take(steps, slice(0, count(part) - 1))
+            gap = None if gaps is None else gaps[i] if many else gaps
+            run = self._run(part, past, gap, False)[0]
+            W, states, seen = run.weights[-1][:, None], [], []
+            for h in range(horizon):
+                row = None if steps is None else take(steps, [count(part) - 1 + h])
+                W = self._predict(W, self._control(row), len(run.steps) + h)
+                states.append(W[:, 0])
+                seen.append(self._observation_weights(W)[:, 0])
+            results.append(self._forecast(states, seen))
+        return results if many else results[0]
+
+    def _forecast(self, states: list[Array], seen: list[Array]) -> Forecast:
+        nothing = [StepInfo(np.nan, np.nan, _ess(w), False, False) for w in states]
+        beliefs = self._beliefs(states, nothing)
+        xp = namespace(seen[0])
+        weights = xp.stack([w / xp.sum(w) for w in seen], axis=0)
+        X, kernel = self.observations_.X, self.observations_.exact
+        observations = Beliefs.of(X, weights, kernel, self.names_x_, nothing)
+        return Forecast(
+            beliefs.points, beliefs.weights, beliefs.kernel, beliefs.names, None, beliefs.info,
+            observations,
+        )  # fmt: skip
+
+    # --- the work ---------------------------------------------------------------------------------
+
+    def _run(self, X: Any, controls: Any, gaps: Any, progress: bool | None) -> list[_Run]:
+        check_is_fitted(self, "dynamics_")
+        runs = self._runs(X, controls, gaps)
+        longest = max(len(run.steps) for run in runs)
+        start = self.start()
+        prior = start.belief.weights
+        with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
+            for t in range(longest):
+                alive = [run for run in runs if t < len(run.steps)]
+                xp = namespace(prior)
+                if t == 0:
+                    V = xp.stack([prior] * len(alive), axis=1)
+                else:
+                    U = [run.controls[t] for run in alive]
+                    V = xp.stack([run.weights[-1] for run in alive], axis=1)
+                    V = self._predict(V, None if U[0] is None else _stack(U), t)
+                flat = [t == 0 and start.flat] * len(alive)
+                W, infos = self._update(V, [run.steps[t] for run in alive], flat)
+                for j, run in enumerate(alive):
+                    run.weights.append(W[:, j])
+                    run.infos.append(infos[j])
+                bar.update()
+        return runs
+
+    def _runs(self, X: Any, controls: Any, gaps: Any) -> list[_Run]:
+        many = is_many(X)
+        for name, given in (("controls", controls), ("gaps", gaps)):
+            if many and given is not None and len(given) != len(X):
+                raise ValueError(f"{len(X)} sequences but {name} for {len(given)}")
+        runs = []
+        for i, part in enumerate(X if many else [X]):
+            points = as_points(part, self.kernel_x_.by_name)
+            length = count(points)
+            if length == 0:
+                raise ValueError("a sequence must have at least one step")
+            u = None if controls is None else controls[i] if many else controls
+            U = None if u is None else into_steps(as_points(u), length)
+            g = None if gaps is None else gaps[i] if many else gaps
+            before = _check_gaps(g, length)
+            steps = self._prepare_all(points)
+            if length > 1:  # whether controls are expected
+                self._control(None if U is None else take(U, [0]))
+            runs.append(_Run.spread(steps, U, before))
+        return runs
+
+    def _prepare_all(self, X: Points) -> list[Step]:
+        """Observations made ready: whole ones with one kernel matrix, others one by one."""
+        masks = [missing_mask(_point(X, t)) for t in range(count(X))]
+        whole = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
+        steps: list[Any] = [None] * len(masks)
+        if whole:
+            points = self.kernel_x_.points(take(X, whole), "X")
+            self.kernel_x_.check_pair(points, self.observations_.X)
+            for rows in row_blocks(len(whole), self.observations_.n):
+                columns, support = self.observations_.evaluate(take(points, rows))
+                support = to_numpy(support)
+                for j, t in enumerate(whole[rows]):
+                    steps[t] = Step(True, float(support[j]), columns[:, j], self.observations_)
+        for t, mask in enumerate(masks):
+            if steps[t] is None:
+                steps[t] = self._prepare_part(take(X, [t]), mask)
+        return steps
+
+    def _prepare(self, x: Any) -> Step:
+        if x is None:
+            return Step(False)
+        point = _row(x)
+        mask = missing_mask(_point(point, 0))
+        return self._prepare_part(point, mask)
+
+    def _prepare_part(self, point: Points, mask: Any) -> Step:
+        if mask is not None and not mask.any():
+            return Step(False)
+        observations = self.observations_
+        if mask is None or mask.all():
+            point = self.kernel_x_.points(point, "x")
+            self.kernel_x_.check_pair(point, observations.X)
+        else:
+            observations, point = observations.present(point, mask)
+        column, support = observations.evaluate(point)
+        return Step(True, float(to_numpy(support)[0]), column[:, 0], observations)
+
+
+@dataclass(eq=False)
+class _Run:
+    """One sequence on its way: prepared observations and controls, then weights and infos."""
+
+    steps: list[Step]
+    controls: list[Points | None]
+    kept: list[int]  # which of the steps, some of them inside gaps, were asked for
+    weights: list[Array] = field(default_factory=list)
+    infos: list[StepInfo] = field(default_factory=list)
+
+    @classmethod
+    def spread(cls, steps: list[Step], U: Points | None, gaps: list[int]) -> _Run:
+        """Fill gaps of more than one transition with steps that have no observation."""
+        filled: list[Step] = []
+        controls: list[Points | None] = []
+        kept = []
+        for t, step in enumerate(steps):
+            u = None if U is None or t == 0 else take(U, [t - 1])
+            filled += [Step(False)] * (gaps[t] - 1) + [step]
+            controls += [u] * gaps[t]
+            kept.append(len(filled) - 1)
+        return cls(filled, controls, kept)
+
+    def keep(self, beliefs: Beliefs) -> Beliefs:
+        if len(self.kept) == len(self.steps):
+            return beliefs
+        weights = take(beliefs.weights, self.kept)
+        return replace(beliefs, weights=weights, info=beliefs.info[np.asarray(self.kept)])
+
+
+def _check_gaps(gaps: Any, length: int) -> list[int]:
+    if gaps is None:
+        return [1] * length
+    values = [int(g) for g in to_numpy(as_array(gaps)).ravel()]
+    if len(values) != length or min(values[1:], default=1) < 1:
+        raise ValueError(f"gaps must be {length} whole numbers of at least 1, got {gaps!r}")
+    return [1, *values[1:]]
+
+
+def _row(x: Any) -> Points:
+    """One point as a sequence of length one."""
+    if x is None:
+        return None
+    if isinstance(x, Mapping):
+        return {key: _row(part) for key, part in x.items()}
+    if isinstance(x, str):
+        return [x]
+    array = as_array(x)
+    return array[None] if is_array_api_obj(array) else [x]
+
+
+def _point(X: Points, t: int) -> Any:
+    if X is None:
+        return None
+    if isinstance(X, Mapping):
+        return {key: _point(part, t) for key, part in X.items()}
+    return X[t]
+
+
+def _stack(rows: list[Any]) -> Points:
+    if isinstance(rows[0], Mapping):
+        return {key: _stack([row[key] for row in rows]) for key in rows[0]}
+    if isinstance(rows[0], list):
+        return [item for row in rows for item in row]
+    return namespace(*rows).concat(rows, axis=0)
+
+
+def _ess(w: Array) -> float:
+    return float(1.0 / namespace(w).sum(w**2))

@@ -1,0 +1,131 @@
+"""Sequences: one or many, joined into one sample whose transitions never cross an end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import (
+    Points,
+    as_array,
+    concatenate,
+    count,
+    frame_columns,
+    is_frame,
+)
+
+Index = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Sequences end to end: observations, states, controls, and where each transition lies.
+
+    Attributes
+    ----------
+    X, Z : points (n, ...)
+    controls : points (m, ...) or None
+        One per transition.
+    source, target : arrays (m,)
+        Transition j goes from state ``source[j]`` to state ``target[j]``.
+    lengths : tuple of int
+    """
+
+    X: Points
+    Z: Points
+    controls: Points | None
+    source: Index
+    target: Index
+    lengths: tuple[int, ...]
+
+
+def is_many(X: Any) -> bool:
+    """Whether X is a list of sequences (arrays, frames, mappings or lists of non-numbers)."""
+    if not isinstance(X, list | tuple) or len(X) == 0:
+        return False
+    return all(_is_sequence(part) for part in X)
+
+
+def _is_sequence(part: Any) -> bool:
+    if is_frame(part) or isinstance(part, Mapping):
+        return True
+    if isinstance(part, list | tuple):  # nested lists of numbers are rows of one sequence
+        return len(part) > 0 and not isinstance(part[0], int | float | np.number | type(None))
+    return is_array_api_obj(part) and getattr(part, "ndim", 0) >= 1
+
+
+def as_points(X: Any, named: bool = False) -> Points:
+    """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay."""
+    if is_frame(X) and named:
+        return frame_columns(X)
+    if isinstance(X, Mapping):
+        return {key: as_points(part) for key, part in X.items()}
+    if isinstance(X, list | tuple) and any(row is None for row in X):
+        return _fill_missing(list(X))
+    if isinstance(X, list | tuple) and len(X) and isinstance(X[0], str):
+        return list(X)
+    return as_array(X)
+
+
+def _fill_missing(rows: list[Any]) -> Points:
+    """Rows that may be None: None becomes NaN where the others are numbers."""
+    known = next((np.asarray(row) for row in rows if row is not None), None)
+    if known is None:
+        return np.full(len(rows), np.nan)
+    if known.dtype.kind not in "fiub":
+        return rows
+    blank = np.full(known.shape, np.nan)
+    return np.stack([blank if row is None else np.asarray(row, dtype=float) for row in rows])
+
+
+def join(X: Any, Z: Any, controls: Any, named: tuple[bool, bool, bool]) -> Training:
+    """Join one sequence or lists of them; ``named`` says which keep their column names."""
+    many = is_many(X) and is_many(Z)
+    if is_many(X) != is_many(Z):
+        raise ValueError("X and Z must both be one sequence, or both be lists of sequences")
+    parts_x = [as_points(part, named[0]) for part in (X if many else [X])]
+    parts_z = [as_points(part, named[1]) for part in (Z if many else [Z])]
+    if len(parts_x) != len(parts_z):
+        raise ValueError(f"{len(parts_x)} sequences of X but {len(parts_z)} of Z")
+    lengths = tuple(count(part) for part in parts_x)
+    for i, (length, z) in enumerate(zip(lengths, parts_z, strict=True)):
+        if length != count(z):
+            raise ValueError(f"sequence {i} has {length} observations but {count(z)} states")
+    ends = np.cumsum(lengths)
+    target = np.setdiff1d(np.arange(ends[-1]), ends - np.asarray(lengths))
+    if len(target) == 0:
+        raise ValueError("no transitions: at least one sequence must have two steps or more")
+    U = None
+    if controls is not None:
+        parts_u = [as_points(part, named[2]) for part in (controls if many else [controls])]
+        if len(parts_u) != len(lengths):
+            raise ValueError(f"{len(parts_u)} sequences of controls but {len(lengths)} of X")
+        each = [into_steps(u, length) for u, length in zip(parts_u, lengths, strict=True)]
+        U = reduce(concatenate, [u for u in each if u is not None])
+    X, Z = reduce(concatenate, parts_x), reduce(concatenate, parts_z)
+    return Training(X, Z, U, target - 1, target, lengths)
+
+
+def into_steps(controls: Points, length: int) -> Points | None:
+    """Return the controls of one sequence's transitions, (length - 1, ...); None for none.
+
+    Row t of ``length`` rows acted on the way *into* step t, so the first is not used; with one row
+    less, row t acted between steps t and t + 1.
+    """
+    rows = count(controls)
+    if rows not in (length, length - 1):
+        raise ValueError(
+            f"controls must have {length} rows, row t acting on the way into step t, or "
+            f"{length - 1}, one per transition; got {rows}"
+        )
+    skip = rows - (length - 1)
+    if length == 1:
+        return None
+    if isinstance(controls, Mapping):
+        return {key: part[skip:] for key, part in controls.items()}
+    return controls[skip:]

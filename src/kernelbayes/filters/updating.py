@@ -1,0 +1,75 @@
+"""The update that both filters share, and the beliefs that come of it."""
+
+from __future__ import annotations
+
+from kernelbayes.arrays import Array, Points, namespace
+from kernelbayes.embedding import Embedding
+from kernelbayes.filters.beliefs import Beliefs, StepInfo, normalised
+from kernelbayes.filters.dynamics import Dynamics
+from kernelbayes.filters.loops import Looping, Step
+from kernelbayes.kernels import Kernel
+
+
+class Updating(Looping):
+    """Bayes' rule on a prediction, with the prediction to fall back on."""
+
+    Z_: Points
+    kernel_z_: Kernel
+    names_z_: tuple[str, ...] | None
+    dynamics_: Dynamics
+    back_ridge_: float
+
+    def _prior_weights(self, V: Array) -> Array:
+        """Weights (n, k) of predictions (n, k) on the training sample."""
+        return self.dynamics_.prior_weights(V)
+
+    def _update(
+        self, V: Array, steps: list[Step], flat: list[bool]
+    ) -> tuple[Array, list[StepInfo]]:
+        """Beliefs (n, k) and what happened, from predictions (n, k) and k observations."""
+        xp = namespace(V)
+        columns, infos = [], []
+        gammas = self._prior_weights(V)
+        for j, step in enumerate(steps):
+            # KBR13, IW22: nothing known means all training states alike.
+            gamma = xp.ones_like(V[:, j]) / V.shape[0] if flat[j] else gammas[:, j]
+            w, info = self._posterior(V[:, j], gamma, step)
+            columns.append(w)
+            infos.append(info)
+        return xp.stack(columns, axis=1), infos
+
+    def _posterior(self, v: Array, gamma: Array, step: Step) -> tuple[Array, StepInfo]:
+        """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation.
+
+        An observation much less like the training sample than the sample's own points are is
+        trusted only in proportion: far outside, the belief is the prediction.
+        """
+        xp = namespace(v)
+        mass, trust, w = float("nan"), 0.0, None
+        if step.observed:
+            mass, trust = 0.0, step.observations.trust(step.support)
+            if trust > 0.0 and float(xp.max(gamma)) > 0.0:
+                raw = step.observations.update(gamma, step.column)
+                mass, w = float(xp.sum(raw)), normalised(raw)
+        fallback = step.observed and (w is None or trust < 1.0)
+        if w is None:
+            w = v
+        elif trust < 1.0:
+            w = trust * w + (1.0 - trust) * v
+        ess = float(1.0 / xp.sum(w**2))
+        return w, StepInfo(mass, step.support, ess, step.observed, fallback)
+
+    def _smooth_back(self, W: Array, later: Array, control: Points | None, t: int) -> Array:  # noqa: ARG002
+        """Smoothed belief (n,) from the filtered one and the smoothed one at time t."""
+        return self.dynamics_.back(W, later, control, self.back_ridge_)
+
+    def _observation_weights(self, V: Array) -> Array:
+        """Weights (n, k) over the training observations of beliefs (n, k) (KBR13 section 4.3)."""
+        return self._prior_weights(V)
+
+    def _belief(self, weights: Array) -> Embedding:
+        return Embedding(self.Z_, weights, self.kernel_z_, self.names_z_)
+
+    def _beliefs(self, weights: list[Array], infos: list[StepInfo]) -> Beliefs:
+        W = namespace(weights[0]).stack(weights, axis=0)
+        return Beliefs.of(self.Z_, W, self.kernel_z_, self.names_z_, infos)

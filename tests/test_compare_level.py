@@ -1,0 +1,142 @@
+"""Level of every test: rejections at 5 % under the null hypothesis stay inside the 99 % band.
+
+The band is that of a binomial count: over 1000 repetitions 32 to 68 rejections. The quick version
+has 30 repetitions and a band that all tests together leave with probability one in a hundred (with
+30 seeds the band of a single test would be left by one of the many in every sixth such suite).
+Seeds are 0, 1, 2, ..., not chosen. Ties keep the
+aggregated tests below their level, so for them only the upper end counts.
+"""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+from scipy.stats import binom
+
+import kernelbayes as kb
+
+B = 99  # (1 + B) a is whole for a = 5 %, so that an exact test has level 5 % and not less
+SIZES = [(40, 40), (50, 25)]
+
+
+def autoregression(n, phi, rng):
+    noise = rng.normal(size=n + 50) * np.sqrt(1.0 - phi**2)
+    return lfilter([1.0], [1.0, -phi], noise)[50:]
+
+
+def two_samples(method, n, m, rng, **options):
+    x, y = rng.normal(size=(n, 2)), rng.normal(size=(m, 2))
+    return kb.mmd_test(x, y, options.pop("kernel", None), B, rng, method=method, **options)
+
+
+def weighted(n, m, rng):
+    """Importance samples of one target from one proposal: pairs (point, weight) exchange."""
+    x, y = rng.normal(size=n), rng.normal(size=m)
+    return kb.mmd_test(x, y, None, B, rng, weights_x=np.exp(0.5 * x), weights_y=np.exp(0.5 * y))
+
+
+def weighted_wild(n, m, rng):
+    """Importance samples of N(0, 1) from different proposals."""
+    x, y = 1.3 * rng.normal(size=2 * n), rng.normal(0.3, 1.2, size=2 * m)
+    v = np.exp(-0.5 * x**2 + 0.5 * (x / 1.3) ** 2)
+    w = np.exp(-0.5 * y**2 + 0.5 * ((y - 0.3) / 1.2) ** 2)
+    options = {"weights_x": v, "weights_y": w, "block_length": None}
+    return kb.mmd_test(x, y, None, B, rng, method="wild", **options)
+
+
+def independent(method, n, rng):
+    return kb.hsic_test(rng.normal(size=n), rng.laplace(size=n), None, None, B, rng, method=method)
+
+
+def series_mmd(n, m, rng):
+    x, y = autoregression(n, 0.5, rng), autoregression(m, 0.5, rng)
+    return kb.mmd_test(x, y, None, B, rng, method="wild")
+
+
+def series_hsic(n, rng):
+    x, z = autoregression(n, 0.5, rng), autoregression(n, 0.5, rng)
+    return kb.hsic_test(x, z, None, None, B, rng, method="wild")
+
+
+def conditional(kind, n, rng):
+    z = rng.normal(size=n)
+    x, y = {
+        "sine": (np.sin(2.0 * z), np.sin(2.0 * z)),
+        "square": (z, z**2),
+        "heteroscedastic": (z, z),
+    }[kind]
+    scale = 0.3 + np.abs(z) if kind == "heteroscedastic" else 1.0
+    x, y = x + 0.5 * scale * rng.normal(size=n), y + 0.5 * scale * rng.normal(size=n)
+    return kb.ci_test(x, y, z, permutations=B, rng=rng)
+
+
+EXACT = {
+    **{
+        f"mmd-{method}-{n}-{m}": lambda rng, a=(method, n, m): two_samples(*a, rng)
+        for method in ("permutation", "block")
+        for n, m in SIZES
+    },
+    **{
+        f"mmd-power-{n}-{m}": lambda rng, a=(n, m): two_samples(
+            "permutation", *a, rng, kernel=[kb.Gaussian(s) for s in (0.3, 1.0, 3.0)]
+        )
+        for n, m in SIZES
+    },
+    **{f"mmd-weighted-{n}-{m}": lambda rng, a=(n, m): weighted(*a, rng) for n, m in SIZES},
+    **{
+        f"mmd-aggregated-{n}-{m}": lambda rng, n=n, m=m: kb.mmd_aggregated(
+            rng.normal(size=n), rng.normal(size=m), permutations=299, rng=rng
+        )
+        for n, m in SIZES
+    },
+    "hsic-permutation": lambda rng: independent("permutation", 40, rng),
+    "hsic-block": lambda rng: independent("block", 60, rng),
+    "hsic-aggregated": lambda rng: kb.hsic_aggregated(
+        rng.normal(size=30), rng.normal(size=30), permutations=299, rng=rng
+    ),
+}
+ASYMPTOTIC = {
+    **{
+        f"mmd-{method}-{n}-{m}": lambda rng, a=(method, scale * n, scale * m): two_samples(*a, rng)
+        for method, scale in (("gamma", 1), ("wild", 2), ("linear", 8), ("features", 2))
+        for n, m in SIZES
+    },
+    **{
+        f"mmd-weighted-wild-{n}-{m}": lambda rng, a=(n, m): weighted_wild(*a, rng) for n, m in SIZES
+    },
+    "mmd-series-200-200": lambda rng: series_mmd(200, 200, rng),
+    "mmd-series-300-150": lambda rng: series_mmd(300, 150, rng),
+    "hsic-gamma": lambda rng: independent("gamma", 40, rng),
+    "hsic-wild": lambda rng: independent("wild", 100, rng),
+    "hsic-linear": lambda rng: independent("linear", 400, rng),
+    "hsic-features": lambda rng: independent("features", 100, rng),
+    "hsic-series": lambda rng: series_hsic(200, rng),
+    **{
+        f"ci-{kind}": lambda rng, kind=kind: conditional(kind, 120, rng)
+        for kind in ("sine", "square", "heteroscedastic")
+    },
+}
+
+
+def rejections(run, repetitions):
+    return sum(run(np.random.default_rng(seed)).pvalue <= 0.05 for seed in range(repetitions))
+
+
+def band(repetitions):
+    tail = 0.005 if repetitions >= 1000 else 0.005 / (len(EXACT) + len(ASYMPTOTIC))
+    return binom.ppf([tail, 1.0 - tail], repetitions, 0.05)
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("repetitions", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_level_of_exact_tests(name, repetitions):
+    found = rejections(EXACT[name], repetitions)
+    assert found <= band(repetitions)[1]
+    if "aggregated" not in name:  # steps of the smallest p-value keep it below
+        assert found >= band(repetitions)[0]
+
+
+@pytest.mark.parametrize("name", ASYMPTOTIC)
+@pytest.mark.parametrize("repetitions", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_level_of_asymptotic_tests(name, repetitions):
+    low, high = band(repetitions)
+    assert low <= rejections(ASYMPTOTIC[name], repetitions) <= high

@@ -1,0 +1,124 @@
+"""The demo: its ray caster against geometry, its robot inside the building, its story true."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from kernelbayes.demo import story
+from kernelbayes.demo.building import (
+    COLUMNS,
+    DEPTH,
+    NORTH,
+    ROOM,
+    ROOMS,
+    ROWS,
+    SOUTH,
+    WIDTH,
+    look,
+    nearest_wall,
+    walls,
+)
+from kernelbayes.demo.drive import MARGIN, SPEED, Drive, drive
+
+
+def test_distances_across_the_corridor_and_along_it():
+    eyes = np.array([[4.0, 4.0], [3.0, 4.0], [3.0, 4.0]])  # at x = 4 there is no door
+    distance, wall = nearest_wall(eyes, np.array([np.pi / 2, 0.0, np.pi]), walls()[0])
+    np.testing.assert_allclose(distance, [1.0, 9.0, 3.0], atol=0.03)  # walls are 4 cm thick
+    np.testing.assert_array_equal(walls()[1][wall[1:]][::-1], walls()[1][-2:])
+
+
+def test_one_sees_through_a_door_and_not_through_a_wall():
+    x = ROOM[0] / 2
+    eyes = np.array([[x, 4.0], [x + 1.0, 4.0]])
+    distance, _ = nearest_wall(eyes, np.full(2, np.pi / 2), walls()[0])
+    np.testing.assert_allclose(distance, [DEPTH - 4.0, NORTH - 4.0], atol=0.03)
+
+
+def test_no_ray_leaves_the_building():
+    rng = np.random.default_rng(0)
+    eyes = rng.uniform([0.1, 0.1], [WIDTH - 0.1, DEPTH - 0.1], size=(2000, 2))
+    angles = rng.uniform(-np.pi, np.pi, 2000)
+    distance, _ = nearest_wall(eyes, angles, walls()[0])
+    hits = eyes + distance[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    assert (hits > -1e-9).all()
+    assert (hits < np.array([WIDTH, DEPTH]) + 1e-9).all()
+
+
+def test_frames_have_ceiling_above_floor_below_and_turn_with_the_robot():
+    states = np.array([[2.0, 4.0, 0.0], [2.0, 4.0, 2 * np.pi], [2.0, 4.0, np.pi]])
+    frames = look(states, noise=0.0)
+    assert frames.shape == (3, ROWS, COLUMNS, 3)
+    assert frames[0, 0].mean() > frames[0, -1].mean()
+    np.testing.assert_allclose(frames[0], frames[1], atol=1e-9)
+    assert np.abs(frames[0] - frames[2]).max() > 0.1
+    np.testing.assert_array_equal(look(states, rng=3), look(states, rng=3))
+
+
+def test_only_the_two_brick_rooms_look_the_same():
+    def from_inside(room, turn):
+        x, y, _ = ROOMS[room]
+        place = np.array([x, y]) + (ROOM - [1.0, 1.0] if turn else [1.0, 1.0])
+        return look(np.array([[*place, 1.0 + turn]]), noise=0.0)[0]
+
+    twin = np.abs(from_inside("a", 0.0) - from_inside("f", np.pi)).max()
+    other = np.abs(from_inside("c", 0.0) - from_inside("d", np.pi)).max()
+    assert twin < 1e-9 < 0.1 < other
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_robot_passes_walls_only_through_doors(seed):
+    states = drive(500, seed)
+    step = np.diff(states[:, :2], axis=0)
+    length = np.linalg.norm(step, axis=1)
+    assert length.max() <= SPEED
+    moving = length > 0
+    angles = np.arctan2(step[moving, 1], step[moving, 0])
+    free, _ = nearest_wall(states[:-1][moving][:, :2], angles, walls()[0])
+    assert (free > length[moving]).all()
+    visited = {room for room, (x, y, _) in ROOMS.items() if near(states, x, y)}
+    assert len(visited) >= 3  # of six, in 500 frames
+
+
+def near(states, x, y):
+    inside = (states[:, :2] > [x, y]) & (states[:, :2] < np.array([x, y]) + ROOM)
+    return inside.all(axis=1).any()
+
+
+def test_a_drive_starts_where_it_is_told():
+    x, y = drive(1, 0, room="a")[0, :2]
+    assert MARGIN <= x <= ROOM[0] - MARGIN
+    assert NORTH + MARGIN <= y <= DEPTH - MARGIN
+    assert SOUTH + MARGIN <= drive(1, 0, room="corridor")[0, 1] <= NORTH - MARGIN
+
+
+def test_states_do_not_jump_at_a_full_turn():
+    seen = Drive.simulated(50, 0)
+    turned = Drive(seen.frames, seen.states + np.array([0.0, 0.0, 2 * np.pi]))
+    np.testing.assert_allclose(seen.Z, turned.Z, atol=1e-12)
+    assert seen.X.shape == (50, ROWS * COLUMNS * 3)
+
+
+def errors(text):
+    """Mean errors of the demo's table, by the first word of the row."""
+    rows = [line for line in text.splitlines() if line.endswith(" %")]
+    return {row.split()[0]: float(row.split()[-5]) for row in rows}
+
+
+def test_the_filter_beats_the_nearest_frames_on_a_small_story(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(story, "LABELLED", 500)
+    monkeypatch.setattr(story, "SCALES_X", (0.25,))
+    monkeypatch.setattr(story, "SCALES_Z", (0.1,))
+    error = errors("\n".join(story.demo(tmp_path, 0)))
+    assert error["kernel"] < error["nearest"] < error["always"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_the_story_is_true_for_every_seed(seed, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    error = errors("\n".join(story.demo(tmp_path, seed)))
+    assert error["kernel"] < 0.85 * error["nearest"]
+    assert error["nearest"] < error["always"]
