@@ -90,7 +90,7 @@ def iw22_algorithm_2(
     lam: float,
     lam_transition: float,
 ) -> np.ndarray:
-    """Return filtering weights w^(t, t), one row per step; G_new (T, steps) is k_X(training, test)."""
+    """Return weights w^(t, t), one row per step; G_new (T, steps) is k_X(training, test)."""
     T = len(G_Z)
     w = np.full(T, 1.0 / T)
     found = []

@@ -116,9 +116,11 @@ def test_the_filter_beats_the_nearest_frames_on_a_small_story(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_the_story_is_true_for_every_seed(seed, tmp_path, monkeypatch):
+def test_the_story_is_true_whatever_the_seed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    error = errors("\n".join(story.demo(tmp_path, seed)))
-    assert error["kernel"] < 0.85 * error["nearest"]
-    assert error["nearest"] < error["always"]
+    ratios = []
+    for seed in range(5):
+        error = errors("\n".join(story.demo(tmp_path, seed)))
+        assert error["kernel"] < error["nearest"] < error["always"]
+        ratios.append(error["kernel"] / error["nearest"])
+    assert np.mean(ratios) < 0.8

@@ -191,7 +191,7 @@ def test_many_training_sequences_are_the_sample_with_boundaries(method):
         "prior_ridge": model.prior_ridge_,
         "transition_ridge": model.transition_ridge_,
         "ridge": model.ridge_,
-        "back_ridge": model.back_ridge_,
+        "back_ridge": model.back_ridge,
     }
     other = learning(method=method, **kernels, **ridges)
     other.fit([X[parts[i]] for i in order], [Z[parts[i]] for i in order])

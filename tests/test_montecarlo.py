@@ -85,7 +85,7 @@ def test_linear_gaussian_is_close_to_kalman(method):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_linear_gaussian_approaches_kalman(method):
-    filtered, smoothed = ratio(fit(1500, method=method), 3, 150)
+    filtered, smoothed = ratio(fit(2000, method=method), 3, 150)
     assert filtered < 1.1
     assert smoothed < 1.15
 

@@ -1,6 +1,5 @@
 """Bayes' rule: finite features against exact, invariances, priors, composition, bad input."""
 
-
 import numpy as np
 import pytest
 

@@ -53,7 +53,7 @@ from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, check_lag, normalised
 from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
-from kernelbayes.filters.onestep import LEAST_ORIGINAL, simulated_back_ridge
+from kernelbayes.filters.onestep import LEAST_ORIGINAL
 from kernelbayes.filters.sequences import as_points, is_many
 from kernelbayes.filters.updating import Updating
 from kernelbayes.herding import rows_of
@@ -93,6 +93,8 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
     prior_ridge, ridge : float or "loo"
         eta, by the leave-one-out error of regressing a state one transition later on the state;
         lambda (importance) or delta (original), by leave-one-out on the training pairs.
+    back_ridge : float
+        Of the backward step of smoothing, as in :class:`~kernelbayes.KernelBayesFilter`.
     rank : int, optional
         Nystrom features of this rank (KMCF16 Alg. 5).
     rng : int, Generator or None
@@ -118,6 +120,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         subsample: int | None = None,
         prior_ridge: Ridge = "loo",
         ridge: Ridge = "loo",
+        back_ridge: float = 0.1,
         rank: int | None = None,
         rng: Rng = None,
     ) -> None:
@@ -132,6 +135,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.subsample = subsample
         self.prior_ridge = prior_ridge
         self.ridge = ridge
+        self.back_ridge = back_ridge
         self.rank = rank
         self.rng = rng
 
@@ -142,7 +146,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         to the transition when it is tried out on the training states, to learn how far states
         move, and are needed only if the transition cannot do without.
         """
-        for name in ("prior_ridge", "ridge"):
+        for name in ("prior_ridge", "ridge", "back_ridge"):
             if getattr(self, name) != "loo":
                 check_ridge(getattr(self, name))
         for name in ("particles", "picks", "subsample"):
@@ -225,7 +229,6 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             self.kernel_x_, self.X_, self.rank, self.method, ridge, rng, known
         )
         self.ridge_ = ridge
-        self.back_ridge_ = simulated_back_ridge(self, moved)
 
     def _try_out(self, Z: Points, t: int, stream: int) -> Points:
         """Move states by the transition, under examples of controls if there are any."""
@@ -309,7 +312,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             u = None if control is None else take(control, [0])[0]
             moved = self.kernel_z_.points(self._move(self.Z_, t, u, 2), "transition(z, rng)")
             dynamics = dynamics.leading_to(self.states_.features(moved))
-        return dynamics.back(W, later, None, self.back_ridge_)
+        return dynamics.back(W, later, None, self.back_ridge)
 
     def _control(self, control: Any) -> Points | None:
         return control

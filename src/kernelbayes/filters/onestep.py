@@ -11,51 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.arrays import concatenate, eigh, like, take, to_numpy
+from kernelbayes.arrays import eigh, like, take, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.loo import exact_features, ridge_grid, score_targets
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
-    from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 
 # Transitions on which the ridge is scored, and training pairs that may carry weight there.
 STEPS = 100
-PAIRS = 400
-# Simulated transitions per state.
-DRAWS = 20
-# A backward ridge may lose so much in one step for being steadier over many.
-NEARLY = 1.02
+PAIRS = 250
 # Smallest ridge of the original rule, relative to the largest tried (ten times the trace).
 LEAST_ORIGINAL = 1e-4
 
 
-def onestep_ridges(model: KernelBayesFilter) -> tuple[float, float]:
-    """Ridges of Bayes' rule with the least mean error of one step: of the update, and backwards.
-
-    Backwards, for smoothing, a state is found from the one before it and the one after it.
-    """
+def update_ridge(model: KernelBayesFilter) -> float:
+    """Ridge of Bayes' rule with the least mean error of one step."""
     gammas, chosen = _predictions(model)
-    dynamics, H = model.dynamics_, score_targets(model.kernel_z_, model.Z_)
-    own = dynamics.target[chosen]
-    usable, seen = model.observations_.usable, gammas
+    own = model.dynamics_.target[chosen]
+    usable = model.observations_.usable
     if usable is not None:
-        seen, own = np.where(usable[:, None], gammas, 0.0)[:, usable[own]], own[usable[own]]
-    forward = 1.0
-    if len(own):
-        forward = _best(model.observations_.kernel, model.X_, H, seen, own, model.method)
-    # Transitions that go on from the states predicted.
-    following = np.full(dynamics.n, -1)
-    following[dynamics.source] = np.arange(len(dynamics.source))
-    own = following[dynamics.target[chosen]]
-    on = own >= 0
-    if not on.any():
-        return forward, model.transition_ridge_
-    back = _steadiest(
-        model.states_, take(model.Z_, dynamics.target), H[dynamics.source],
-        gammas[dynamics.source][:, on], own[on],
-    )  # fmt: skip
-    return forward, back
+        gammas, own = np.where(usable[:, None], gammas, 0.0)[:, usable[own]], own[usable[own]]
+    if len(own) == 0:
+        raise ValueError("no transition leads to a whole observation; give ridge as a number")
+    H = score_targets(model.kernel_z_, model.Z_)
+    return _best(model.observations_.kernel, model.X_, H, gammas, own, model.method)
 
 
 def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
@@ -68,37 +48,6 @@ def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
     controls = None if model.controls_ is None else take(model.controls_, chosen)
     V = model._predict(like(start, dynamics.features), controls)
     return to_numpy(dynamics.prior_weights(V)), chosen
-
-
-def simulated_back_ridge(model: KernelMonteCarloFilter, moved: Any) -> float:
-    """Ridge of the backward step of smoothing when the transition can be sampled.
-
-    States two transitions after training states are simulated; the one between is found from the
-    first (through the prediction) and the last.
-    """
-    n = model.dynamics_.n
-    chosen = np.sort(np.random.default_rng(0).choice(n, min(STEPS, n), replace=False))
-    start, Z = take(model.Z_, chosen), model.Z_
-    middle = model.kernel_z_.points(model._try_out(start, 1, 3))
-    last = model.kernel_z_.points(model._try_out(middle, 2, 3))
-    many = np.repeat(chosen, DRAWS)
-    drawn = model._try_out(take(Z, many), 1, 4)
-    F = to_numpy(model.states_.features(model.kernel_z_.points(drawn)))
-    F = F.reshape(len(chosen), DRAWS, -1).mean(axis=1)
-    dynamics = model.dynamics_
-    gammas = to_numpy(dynamics.features) @ (to_numpy(dynamics.to_prior) @ F.T)
-    return _steadiest(
-        model.states_, concatenate(moved, last),
-        score_targets(model.kernel_z_, concatenate(Z, middle)),
-        np.concatenate([gammas, np.zeros((len(chosen), len(chosen)))]),
-        n + np.arange(len(chosen)),
-    )  # fmt: skip
-
-
-def _steadiest(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any) -> float:
-    """Largest ridge that is nearly as good as the best: errors of a backward pass add up."""
-    grid, errors = _errors(kernel, X, H, gammas, own, "importance")
-    return float(grid[np.flatnonzero(errors <= NEARLY * errors.min())[-1]])
 
 
 def _best(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any, method: str) -> float:

@@ -17,7 +17,7 @@ class Updating(Looping):
     kernel_z_: Kernel
     names_z_: tuple[str, ...] | None
     dynamics_: Dynamics
-    back_ridge_: float
+    back_ridge: float
 
     def _prior_weights(self, V: Array) -> Array:
         """Weights (n, k) of predictions (n, k) on the training sample."""
@@ -61,7 +61,7 @@ class Updating(Looping):
 
     def _smooth_back(self, W: Array, later: Array, control: Points | None, t: int) -> Array:  # noqa: ARG002
         """Smoothed belief (n,) from the filtered one and the smoothed one at time t."""
-        return self.dynamics_.back(W, later, control, self.back_ridge_)
+        return self.dynamics_.back(W, later, control, self.back_ridge)
 
     def _observation_weights(self, V: Array) -> Array:
         """Weights (n, k) over the training observations of beliefs (n, k) (KBR13 section 4.3)."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,27 +44,15 @@ class Diagnostics:
         Regularisation used; larger than ``ridge`` after a rescue.
     rescues : int
         How often the ridge was multiplied by ``RESCUE_FACTOR``.
-    known : float
-        Condition number, if it came for free.
-    norm : float
-        Otherwise the 1-norm of the regularised matrix, from which ``condition`` is estimated.
+    condition : float
+        Estimated condition number of the regularised matrix, in the 1-norm.
     """
 
     size: int
     ridge: float
     ridge_used: float
     rescues: int
-    known: float = math.nan
-    norm: float = math.nan
-    factor: Array | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def condition(self) -> float:
-        """Estimated condition number of the regularised matrix, in the 1-norm.
-
-        Computed when asked for: it costs as much as several solves.
-        """
-        return self.known if self.factor is None else _condition(self.factor, self.norm)
+    condition: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +150,7 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
         if rescues:
             warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
-        norm = _norm(A) + missing
-        return L, Diagnostics(n, ridge, used, rescues, norm=norm, factor=L)
+        return L, Diagnostics(n, ridge, used, rescues, _condition(A, L, missing))
 
 
 def warn_rescued(n: int, ridge: float, used: float) -> None:
@@ -220,23 +206,17 @@ def _add_diagonal(A: Array, c: float, in_place: bool) -> Array:
     return A + c * namespace(A).eye(A.shape[0], dtype=A.dtype, device=device(A))
 
 
-def _norm(A: Array) -> float:
-    """Return the 1-norm of a symmetric matrix."""
+def _condition(A: Array, L: Array, ridge: float) -> float:
+    """Estimate of the 1-norm condition number of A + ridge I = L L^T, in O(n^2)."""
     if A.shape[0] == 0:
-        return 0.0
-    A = to_numpy(A)
-    lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
-    return float(lange("1", A.T))  # A is symmetric; A.T is not copied
-
-
-def _condition(L: Array, norm: float) -> float:
-    """Estimate of the 1-norm condition number of L L^T, whose 1-norm is known, in O(n^2)."""
-    if L.shape[0] == 0:
         return 1.0
-    L = to_numpy(L)
-    pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
-    reciprocal = float(pocon(L, norm, uplo="L")[0])
-    return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
+    if isinstance(L, np.ndarray):
+        lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
+        norm = float(lange("1", A.T)) + ridge  # A is symmetric; A.T is not copied
+        pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
+        reciprocal = float(pocon(L, norm, uplo="L")[0])
+        return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
+    return _condition(to_numpy(A), to_numpy(L), ridge)
 
 
 def scale_rows(s: Array, B: Array) -> Array:
