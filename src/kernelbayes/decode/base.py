@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, as_vectors, like, to_numpy
+from kernelbayes.arrays import Array, NumericalWarning, Points, as_vectors, like, to_numpy
 from kernelbayes.decode.simplex import project_simplex
 from kernelbayes.features import partial_cholesky
 from kernelbayes.kernels import Kernel
@@ -16,6 +17,11 @@ from kernelbayes.kernels import Kernel
 # Rank and relative trace error of the features in which weights are projected on the simplex.
 PROJECTION_RANK = 300
 PROJECTION_TOLERANCE = 1e-8
+
+# Weights whose sum is below this, or below this share of their sizes, say nothing: to divide them
+# by the sum would magnify rounding.
+LEAST_MASS = 1e-8
+LEAST_SHARE = 1e-3
 
 Validity = bool | Literal["projected", "rearranged", "clipped", "raw"]
 VALIDITIES = ("projected", "rearranged", "clipped", "raw")
@@ -66,28 +72,51 @@ class WeightedSample:
         sums = weights.sum(axis=1, keepdims=True)
         if np.all(weights >= 0) and np.all(sums > 0):
             return self._answer(weights / sums)
+        missed = 0.0
         if self.kernel.finite:
             F = to_numpy(self.kernel.features(self.points))
         else:
             rank = min(PROJECTION_RANK, weights.shape[1])
-            F = partial_cholesky(self.kernel, self.points, rank, PROJECTION_TOLERANCE, 0)[1]
-        return self._answer(project_simplex(np.asarray(F, dtype=np.float64), weights))
+            _, F, error = partial_cholesky(self.kernel, self.points, rank, PROJECTION_TOLERANCE, 0)
+            missed = error * float(np.mean(to_numpy(self.kernel.diag(self.points))))
+        return self._answer(project_simplex(np.asarray(F, dtype=np.float64), weights, missed))
 
     def _distribution(self, valid: Validity) -> np.ndarray[Any, Any]:
         """Weights (m, n) that sum to one, m = 1 for one embedding."""
         kind = validity(valid)
         if kind == "projected":
             weights = self._projected
+        elif kind in ("raw", "rearranged") and self._lost.any():
+            W = np.atleast_2d(np.asarray(to_numpy(self.weights), dtype=np.float64))
+            sums = np.where(self._lost, 1.0, W.sum(axis=1))[:, None]
+            weights = np.where(self._lost[:, None], 1.0 / W.shape[1], W / sums)
+            self._warn_lost()
         elif kind == "clipped":
             W = np.atleast_2d(np.asarray(to_numpy(self.weights), dtype=np.float64))
             W = np.maximum(W, 0.0)
             sums = W.sum(axis=1, keepdims=True)
             if np.any(sums <= 0):
-                raise ValueError("no weight is positive: nothing is left to clip; use 'projected'")
+                self._warn_lost()
+                W, sums = np.where(sums <= 0, 1.0, W), np.where(sums <= 0, W.shape[1], sums)
             return np.asarray(W / sums)
         else:
             weights = self.normalized().weights
         return np.atleast_2d(np.asarray(to_numpy(weights), dtype=np.float64))
+
+    @property
+    def _lost(self) -> Any:
+        """Which members (m,) have weights that sum to nothing, or nearly cancel."""
+        W = np.atleast_2d(np.asarray(to_numpy(self.weights), dtype=np.float64))
+        sums, sizes = W.sum(axis=1), np.abs(W).sum(axis=1)
+        return ~((sums > LEAST_SHARE * sizes) & (sums > LEAST_MASS))
+
+    def _warn_lost(self) -> None:
+        warnings.warn(
+            f"{max(int(self._lost.sum()), 1)} of {len(self._lost)} embeddings have no mass to "
+            "speak of (far from the sample?); all points count alike there",
+            NumericalWarning,
+            stacklevel=4,
+        )
 
     def _answer(self, rows: Any) -> Array:
         """Answers (m, ...) as an array of the weights' kind; one embedding has no leading axis."""

@@ -9,7 +9,7 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Points, as_vectors, take, to_numpy
 from kernelbayes.decode.base import Validity, WeightedSample
-from kernelbayes.kernels import Gaussian
+from kernelbayes.kernels import Gaussian, Kernel, Periodic
 
 # Heaviest points among which mean shift looks for places to start.
 MODE_CANDIDATES = 500
@@ -85,7 +85,7 @@ class Densities(WeightedSample):
         if by == "weight":
             found = take(self.points, np.argmax(weights, axis=1))
             return first_point(found) if self._single else found
-        if not on_vectors(self.points):  # no density there, but the embedding itself has a highest
+        if not has_density(self.points, self.kernel):  # but the embedding itself has a highest
             heights = np.atleast_2d(to_numpy(self.valid()(self.points)))
             found = take(self.points, np.argmax(heights, axis=1))
             return first_point(found) if self._single else found
@@ -100,10 +100,11 @@ class Densities(WeightedSample):
         return self._answer(np.stack(modes))
 
 
-def on_vectors(points: Points) -> bool:
-    """Whether points are numbers or vectors of numbers."""
+def has_density(points: Points, kernel: Kernel) -> bool:
+    """Whether points are numbers or vectors of numbers, and not angles."""
     return bool(
-        is_array_api_obj(points)
+        not isinstance(kernel, Periodic)
+        and is_array_api_obj(points)
         and points.ndim <= 2
         and getattr(points.dtype, "kind", "f") in "fiub"
     )
@@ -126,7 +127,10 @@ def silverman(X: Any, w: Any) -> Any:
     """Silverman's bandwidths (d,) for a weighted sample; a small positive one for constants."""
     deviation = np.sqrt(np.maximum(w @ (X - w @ X) ** 2, 0.0))
     spread = X.std(axis=0)
-    scale = np.where(deviation > 0, deviation, np.where(spread > 0, 1e-3 * spread, 1.0))
+    least = 1e-12 * np.maximum(
+        np.abs(X).max(axis=0), np.finfo(float).tiny
+    )  # rounding of a constant
+    scale = np.where(deviation > least, deviation, np.where(spread > least, 1e-3 * spread, 1.0))
     return scale * silverman_factor(w, X.shape[1])
 
 

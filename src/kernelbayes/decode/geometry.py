@@ -54,8 +54,9 @@ def circular_mean(points: Points, weights: Array, period: Any) -> Array:
     xp = namespace(X)
     scale = like(period, X) / (2.0 * math.pi)
     angle = X / scale
-    mean = xp.atan2(weights @ xp.sin(angle), weights @ xp.cos(angle))
-    return xp.where(mean < 0.0, mean + 2.0 * math.pi, mean) * scale
+    mean = xp.atan2(weights @ xp.sin(angle), weights @ xp.cos(angle)) * scale
+    turned = xp.where(mean < 0.0, mean + 2.0 * math.pi * scale, mean)
+    return xp.where(turned >= 2.0 * math.pi * scale, 0.0 * turned, turned)
 
 
 def rotation_mean(points: Points, weights: Array) -> Array:
@@ -64,11 +65,21 @@ def rotation_mean(points: Points, weights: Array) -> Array:
     n, p, q = matrices.shape
     W = to_numpy(weights)
     means = (np.atleast_2d(W) @ matrices.reshape(n, -1)).reshape(-1, p, q)
-    if p == q:
-        U, _, V = np.linalg.svd(means)
-        U[..., -1] *= np.sign(np.linalg.det(U @ V))[:, None]  # a rotation, not a reflection
-        means = U @ V
+    U, _, V = np.linalg.svd(means)
+    U[..., -1] *= np.sign(np.linalg.det(U @ V))[:, None]  # a rotation, not a reflection
+    means = U @ V
     return like(means[0] if W.ndim == 1 else means, weights)
+
+
+def are_rotations(matrices: Any) -> bool:
+    """Whether all matrices (n, p, q) are rotations, to single precision."""
+    if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
+        return False
+    products = matrices @ np.swapaxes(matrices, 1, 2)
+    return bool(
+        np.allclose(products, np.eye(matrices.shape[1]), atol=1e-6)
+        and np.all(np.linalg.det(matrices) > 0)
+    )
 
 
 def _is_curved(kernel: Parts) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from kernelbayes.arrays import Points, like, row_blocks, take, to_numpy
 from kernelbayes.decode.base import WeightedSample
 from kernelbayes.decode.density import first_point
-from kernelbayes.decode.geometry import rotation_mean
+from kernelbayes.decode.geometry import are_rotations, rotation_mean
 from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.kernels import (
     Gaussian,
@@ -51,9 +51,10 @@ class Preimages(WeightedSample):
         Gaussian kernel: the fixed-point iteration of Mika et al. (1999), safeguarded against
         negative denominators. Other smooth kernels on vectors (Matern with nu > 1, rational
         quadratic, periodic, linear, polynomial, their sums, products, parts and low-rank
-        approximations): quasi-Newton ascent. Rotations and matrices: the weighted mean matrix,
-        projected on the rotations by its singular value decomposition. Everything else, or with
-        ``candidates``: the best of the candidates (by default the embedding's own points).
+        approximations): quasi-Newton ascent. Matrices (``Trace``): the weighted mean matrix; for
+        rotations it is projected on the rotations by its singular value decomposition. Everything
+        else, or with ``candidates``: the best of the candidates (by default the embedding's own
+        points).
 
         Returns
         -------
@@ -71,7 +72,9 @@ class Preimages(WeightedSample):
         array([0.38])
         """
         if candidates is None and isinstance(self.kernel, Rotation | Trace):
-            return rotation_mean(self.points, self.weights)
+            if isinstance(self.kernel, Rotation) or are_rotations(to_numpy(self.points)):
+                return rotation_mean(self.points, self.weights)
+            return self.expect(self.points)  # type: ignore[attr-defined]
         Y = self.points if candidates is None else self.kernel.points(candidates, "candidates")
         heights = 2.0 * self(Y) - self.kernel.diag(Y)
         best = np.atleast_1d(np.argmax(to_numpy(heights), axis=-1))

@@ -64,6 +64,11 @@ class Regions(WeightedSample):
             return self._answer(self._distribution(valid) @ inside)
         low, high = (np.asarray(to_numpy(as_array(end)), dtype=float) for end in region)
         X = to_numpy(self._vectors)
+        for end in (low, high):
+            if end.size not in (1, X.shape[1]) or np.isnan(end).any():
+                raise ValueError(f"an end of a box is a number or {X.shape[1]} of them, got {end}")
+        if np.any(low > high):
+            raise ValueError(f"the box is empty: its low end {low} is above its high end {high}")
         if validity(valid) == "rearranged":
             below = np.nextafter(np.broadcast_to(low, (1, 1)), -np.inf)
             ends = self._rearranged_cdf(np.concatenate([below, np.broadcast_to(high, (1, 1))]))
@@ -100,7 +105,7 @@ class Regions(WeightedSample):
                [50. ]])
         """
         levels = np.atleast_1d(np.asarray(q, dtype=float))
-        if np.any((levels < 0) | (levels > 1)):
+        if not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"quantile levels must lie in [0, 1], got {q!r}")
         kind = validity(valid, "rearranged")
         ask = first_crossing if kind == "raw" else interpolate
@@ -165,6 +170,8 @@ class Regions(WeightedSample):
         return answers[0] if self._single else answers
 
 
+# Mass below this is rounding.
+ROUNDING = 1e-12
 _ELSEWHERE = "use 'projected' or 'clipped'"
 
 
@@ -174,8 +181,15 @@ def rearranged(F: Any) -> Any:
 
 
 def interpolate(x: Any, F: Any, levels: Any) -> Any:
-    """Quantiles of a monotone F, interpolated between the points x."""
-    return np.interp(levels, F, x)
+    """Quantiles of a monotone F, interpolated between the points x where it rises.
+
+    Points at either end that carry no mass to speak of are left out: nothing leads there.
+    """
+    inside = slice(np.searchsorted(F, ROUNDING, side="right"), np.searchsorted(F, 1.0 - ROUNDING))
+    if inside.stop - inside.start < 2:
+        middle = min(int(np.searchsorted(F, 0.5)), len(x) - 1)
+        return np.full(np.shape(levels), x[middle])
+    return np.interp(levels, F[inside], x[inside])
 
 
 def first_crossing(x: Any, F: Any, levels: Any) -> Any:

@@ -36,13 +36,18 @@ PATH_TOLERANCE = 1e-3
 PRODUCT_ENTRIES = 2**22
 
 
-def project_simplex(F: Any, weights: Any, steps: int = 100, tol: float = 1e-12) -> Any:
+def project_simplex(
+    F: Any, weights: Any, missed: float = 0.0, steps: int = 100, tol: float = 1e-12
+) -> Any:
     """Rows of weights (m, n) moved to the simplex, closest in the distance of features F (n, r).
 
     Parameters
     ----------
     F : array (n, r)
     weights : array (m, n)
+    missed : float
+        Average of k(x_i, x_i) that the features miss. What they miss counts as a multiple of the
+        identity, which a Gram matrix is near where few features do not suffice: narrow kernels.
     steps : int
         Newton steps at most.
     tol : float
@@ -60,22 +65,24 @@ def project_simplex(F: Any, weights: Any, steps: int = 100, tol: float = 1e-12) 
         small = n * r * r <= PRODUCT_ENTRIES
         products = (F[:, :, None] * F[:, None, :]).reshape(n, -1) if small else None
         rows = [weights[block] for block in row_blocks(len(weights), n)]
-        return np.concatenate([_project(F, W, largest, products, steps, tol) for W in rows])
+        return np.concatenate([_project(F, W, largest, missed, products, steps, tol) for W in rows])
 
 
-def _project(F: Any, W: Any, largest: float, products: Any, steps: int, tol: float) -> Any:
+def _project(
+    F: Any, W: Any, largest: float, missed: float, products: Any, steps: int, tol: float
+) -> Any:
     """Rows of W on the simplex: a large rho first, each solution the start for a smaller one."""
     u, v, error = np.zeros((len(W), F.shape[1])), W, np.inf
     for relative in PATH:
         enough = tol if relative == PATH[-1] else max(tol, PATH_TOLERANCE)
-        u, v, error = _newton(F, W, u, relative * largest, products, steps, enough)
+        u, v, error = _newton(F, W, u, relative * largest + missed, products, steps, enough)
     if error > 1e-6:
         warnings.warn(
             f"the projection of weights on the simplex stopped early (optimal to {error:.0e})",
             NumericalWarning,
             stacklevel=2,
         )
-    return v
+    return v / v.sum(axis=1, keepdims=True)  # one to the last digit
 
 
 def _newton(
