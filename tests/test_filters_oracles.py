@@ -352,9 +352,11 @@ def test_a_step_is_algorithm_2_after_the_change_of_scale(literal, kernel, tol):
     model = kb.KernelBayesFilter(
         kernel, kernel, prior_ridge=eta, transition_ridge=2 * eta, ridge=lam
     ).fit(x, z)
-    weights = model.filter(seen).weights
-    G_X, G_Z = kernel(x), kernel(z)
-    for t in range(1, 10):
+    beliefs = model.filter(seen)
+    weights, G_X, G_Z = beliefs.weights, kernel(x), kernel(z)
+    usual = [t for t in range(1, 10) if not beliefs.info.fallback[t]]  # else weights are cut off
+    assert len(usual) >= 7
+    for t in usual:
         ahead = literal.iw22_algorithm_2_line_4(G_Z, weights[t - 1], 2 * eta)
         ahead = ahead / ahead.sum()  # ours divides by the mass at every step
         r = literal.iw22_line_2(G_Z, G_Z @ ahead, eta)

@@ -1,6 +1,6 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import laws, tuning  # noqa: F401 (registers what tune can do)
+from kernelbayes import laws, plotting, tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.calibration import Calibration, calibrate
 from kernelbayes.compare import (
@@ -124,4 +124,5 @@ __all__ = [
     # the rest
     "NumericalWarning",
     "laws",
+    "plotting",
 ]

@@ -101,6 +101,14 @@ class WeightedSample:
             return np.asarray(W / sums)
         else:
             weights = self.normalized().weights
+        if kind == "rearranged":
+            # Weights that nearly cancel (an effective sample size below one) have a distribution
+            # function that is all noise.
+            weights = np.atleast_2d(np.asarray(to_numpy(weights), dtype=np.float64))
+            noise = np.einsum("ij,ij->i", weights, weights) > 1.0 + 1e-9
+            if noise.any():
+                closest = np.atleast_2d(to_numpy(self._projected))
+                weights = np.where(noise[:, None], closest, weights)
         return np.atleast_2d(np.asarray(to_numpy(weights), dtype=np.float64))
 
     @property

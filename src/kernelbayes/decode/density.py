@@ -9,7 +9,7 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Points, as_vectors, take, to_numpy
 from kernelbayes.decode.base import Validity, WeightedSample
-from kernelbayes.kernels import Gaussian, Kernel, Periodic
+from kernelbayes.kernels import Delta, Gaussian, Kernel, Periodic
 
 # Heaviest points among which mean shift looks for places to start.
 MODE_CANDIDATES = 500
@@ -101,9 +101,9 @@ class Densities(WeightedSample):
 
 
 def has_density(points: Points, kernel: Kernel) -> bool:
-    """Whether points are numbers or vectors of numbers, and not angles."""
+    """Whether points are numbers or vectors of numbers, and not angles or categories."""
     return bool(
-        not isinstance(kernel, Periodic)
+        not isinstance(kernel, Periodic | Delta)
         and is_array_api_obj(points)
         and points.ndim <= 2
         and getattr(points.dtype, "kind", "f") in "fiub"

@@ -38,6 +38,11 @@ class Moments(WeightedSample):
         """
         values = f(self.points) if callable(f) else f
         values = like(as_array(values), self.weights)
+        n = self.weights.shape[-1]
+        if values.ndim == 0 or values.shape[0] != n:
+            raise ValueError(
+                f"f must give one value per point, shape ({n}, ...), got {tuple(values.shape)}"
+            )
         flat = namespace(values).reshape(values, (values.shape[0], -1))
         result = self.weights @ flat
         return namespace(result).reshape(result, (*self.weights.shape[:-1], *values.shape[1:]))
@@ -97,9 +102,17 @@ class Moments(WeightedSample):
         return self.weights @ self._vectors**k
 
     def cov(self) -> Array:
-        """Covariance matrix (d, d), centred, of the weights divided by their sum."""
+        """Covariance matrix (d, d), centred.
+
+        Of the weights divided by their sum, or of those of :meth:`valid` where some are negative:
+        a variance would come out negative otherwise.
+        """
         X, xp = self._vectors, namespace(self.weights)
-        w = self.normalized().weights
+        w = self.weights
+        if bool(xp.any(w < 0)) or bool(xp.any(xp.sum(w, axis=-1) <= 0)):
+            w = self.valid().weights  # with negative weights a variance can be negative
+        else:
+            w = w / xp.sum(w, axis=-1, keepdims=True)
         X = X - xp.mean(X, axis=0)
         n, d = X.shape
         pairs = xp.reshape(X[:, :, None] * X[:, None, :], (n, d * d))

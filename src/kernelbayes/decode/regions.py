@@ -8,7 +8,8 @@ and leave [0, 1]. Four ways to deal with it, the option ``valid`` of every quest
                    Galichon 2010): never further from a true distribution function than the raw F
                    is. Cheap; one coordinate at a time. **The default (True) of quantile and
                    interval**: of the ways that give a distribution function it is the best
-                   calibrated over all automatic choices of kernels.
+                   calibrated over all automatic choices of kernels. Where the effective sample
+                   size is below one, so that weights nearly cancel, "projected" is taken instead.
 "projected"        weights of ``valid()``, the closest probability in RKHS distance: one
                    distribution behind every answer, in any dimension. **The default (True) of
                    prob, cdf, density and mode**, which ask about one. Its weights are sparse
@@ -61,6 +62,8 @@ class Regions(WeightedSample):
                     "a predicate must give one truth value per point, shape "
                     f"({self.weights.shape[-1]},), got {inside.shape}"
                 )
+            if not np.all((inside == 0) | (inside == 1)):
+                raise ValueError("a predicate must give truth values; for a function use expect(f)")
             return self._answer(self._distribution(valid) @ inside)
         low, high = (np.asarray(to_numpy(as_array(end)), dtype=float) for end in region)
         X = to_numpy(self._vectors)
@@ -131,7 +134,7 @@ class Regions(WeightedSample):
         >>> mu.interval(0.9).round(1), mu.interval(0.9, kind="highest").round(1)
         (array([[0.1, 3.1]]), array([[0. , 2.3]]))
         """
-        if not 0.0 < level < 1.0:
+        if not isinstance(level, float | int | np.number) or not 0.0 < level < 1.0:
             raise ValueError(f"level must lie in (0, 1), got {level!r}")
         if kind == "equal-tailed":
             ends = self.quantile([(1.0 - level) / 2.0, (1.0 + level) / 2.0], valid)

@@ -66,7 +66,7 @@ class Sampling(WeightedSample):
         >>> bool(abs(drawn.std() - 1.0) < 0.1)
         True
         """
-        if m < 1:
+        if not isinstance(m, int | np.integer) or m < 1:
             raise ValueError(f"the number of draws must be at least 1, got {m}")
         if method not in ("herding", "iid"):
             raise ValueError(f"method must be 'herding' or 'iid', got {method!r}")

@@ -35,8 +35,9 @@ class StepInfo:
     observed : bool
         Whether there was an observation, or a part of one.
     fallback : bool
-        Whether the observation could not be trusted, so that the belief is the prediction, or
-        a mixture of both.
+        Whether the observation could not be trusted, so that the belief is the prediction, a
+        mixture of both, or a posterior whose negative weights were cut off because they nearly
+        cancelled the others (an effective sample size below one).
     """
 
     mass: Any
@@ -118,7 +119,7 @@ class Beliefs(Batch):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            For a track; series make axes of their own, one per coordinate.
+            For a track or one coordinate; more coordinates make axes of their own.
         level : float
             Of the intervals.
         label : str, optional
@@ -139,9 +140,11 @@ class Beliefs(Batch):
             if not two:
                 raise ValueError("a track needs a state with two coordinates; use kind='series'")
             return draw_track(self, truth, ax, label)
+        if ax is not None and self.points.shape[1:] not in ((), (1,)):
+            raise ValueError("series of several coordinates make axes of their own; leave ax out")
         if kind != "series":
             raise ValueError(f"kind must be 'series' or 'track', got {kind!r}")
-        return draw_series(self, truth, level)
+        return draw_series(self, truth, level, ax)
 
     def to_frame(self, level: float = 0.9) -> Any:
         """Pandas frame with one row per step: mean, interval and diagnostics."""
@@ -174,6 +177,11 @@ def normalised(weights: Array) -> Array | None:
     if not np.isfinite(size) or mass <= LEAST_SHARE * size or size == 0.0:
         return None
     return weights / mass
+
+
+def cut_off(weights: Array) -> Array | None:
+    """Weights (n,) without the negative ones, divided by their sum; None if nothing is left."""
+    return normalised(namespace(weights).clip(weights, min=0.0))
 
 
 def check_lag(lag: int) -> None:

@@ -30,7 +30,7 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
 from kernelbayes.filters.observation import Observations, missing_mask
-from kernelbayes.filters.sequences import as_points, into_steps, is_many
+from kernelbayes.filters.sequences import as_points, in_order, into_steps, is_many
 from kernelbayes.kernels import Kernel
 from kernelbayes.select import progress_bar
 
@@ -231,13 +231,13 @@ class Looping(ABC):
         Forecast, or a list of them
             Beliefs about the states, and in ``.observations`` about the observations.
         """
-        if horizon < 1:
+        if int(horizon) != horizon or horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         check_is_fitted(self, "dynamics_")
         many = is_many(X)
         if many and controls is not None and len(controls) != len(X):
             raise ValueError(f"{len(X)} sequences but controls for {len(controls)}")
-        sequences = [as_points(part, self.kernel_x_.by_name) for part in (X if many else [X])]
+        sequences = list(X) if many else [X]
         results = []
         for i, part in enumerate(sequences):
             u = (controls[i] if many else controls) if controls is not None else None
@@ -299,7 +299,9 @@ class Looping(ABC):
                 raise ValueError(f"{len(X)} sequences but {name} for {len(given)}")
         runs = []
         for i, part in enumerate(X if many else [X]):
-            points = as_points(part, self.kernel_x_.by_name)
+            points = as_points(in_order(part, self.names_x_), self.kernel_x_.by_name)
+            if getattr(points, "ndim", 1) == 0:
+                raise ValueError("a sequence of observations is needed; for one use step(state, x)")
             length = count(points)
             if length == 0:
                 raise ValueError("a sequence must have at least one step")

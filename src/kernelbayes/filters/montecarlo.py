@@ -50,7 +50,7 @@ from kernelbayes.arrays import (
 from kernelbayes.compression import resample, thin
 from kernelbayes.conditional import ConditionalEmbedding, default_kernel
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import FilterState, check_lag, normalised
+from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normalised
 from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
@@ -153,6 +153,10 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
+        if self.initial is None:
+            raise ValueError(
+                "initial must be a function (m, rng) -> states, points or an Embedding"
+            )
         if not callable(self.transition):
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
         if self.method not in ("importance", "original"):
@@ -200,7 +204,8 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             if controls is not None:
                 raise
             raise ValueError(
-                "the transition failed without a control; give fit(X, Z, controls) if it needs one"
+                f"transition(z, rng) failed: {error}. It is called with states and a generator; if "
+                "it needs a control as well, give fit(X, Z, controls)"
             ) from error
         moved = self.kernel_z_.points(moved, "transition(z, rng)")
         self.prior_ridge_ = (
@@ -260,7 +265,9 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         weights = None
         if isinstance(initial, Embedding):
             initial, weights = initial.points, initial.weights
-        gamma = normalised(self._gamma(self.kernel_z_.points(initial, "initial"), weights))
+        raw = self._gamma(self.kernel_z_.points(initial, "initial"), weights)
+        gamma = normalised(raw)
+        gamma = cut_off(raw) if gamma is None else gamma
         if gamma is None:
             raise ValueError("the initial states are nowhere near the training states")
         return FilterState(0, self._belief(gamma), False, lag)
@@ -299,7 +306,9 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             u = None if control is None else take(control, [j])[0]
             moved = self._move(found.embedding.points, t, u, 1)
             moved = self.kernel_z_.points(moved, "transition(z, rng)")
-            gamma = normalised(self._gamma(moved, found.embedding.weights))
+            raw = self._gamma(moved, found.embedding.weights)
+            gamma = normalised(raw)
+            gamma = cut_off(raw) if gamma is None else gamma
             columns.append(W[:, j] if gamma is None else gamma)  # the sample was left behind
         return xp.stack(columns, axis=1)
 

@@ -205,7 +205,7 @@ def split_missing(X: Points) -> tuple[Points, Array | None]:
     """
     if isinstance(X, Mapping) or not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return X, None
-    known = np.isfinite(X)
+    known = ~np.isnan(X)
     if known.all():
         return X, None
     if not known.reshape(len(X), -1).any(axis=0).all():
@@ -241,14 +241,14 @@ def missing_mask(x: Any) -> np.ndarray[Any, Any] | None:
     values = to_numpy(x)
     if values.dtype.kind != "f":
         return None
-    return np.asarray(np.isfinite(np.atleast_1d(values)))
+    return np.asarray(~np.isnan(np.atleast_1d(values)))
 
 
 def _blank(part: Any) -> bool:
     if part is None:
         return True
     values = np.atleast_1d(to_numpy(part))
-    return values.dtype.kind == "f" and not bool(np.isfinite(values).all())
+    return values.dtype.kind == "f" and bool(np.isnan(values).any())
 
 
 def _columns(X: Points, columns: np.ndarray[Any, Any]) -> Points:

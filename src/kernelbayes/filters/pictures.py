@@ -13,14 +13,19 @@ from kernelbayes.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
 ELLIPSES = 25
 
 
-def draw_series(beliefs: Any, truth: Any, level: float) -> Any:
+def draw_series(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
     """State over time, one panel per coordinate: mean, interval and, if known, the truth."""
     mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
     d = mean.shape[1]
     names = beliefs.names or tuple(f"z{j}" for j in range(d))
-    axes = subplots(d, 1, height=1.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
+    if ax is None:
+        axes = subplots(d, 1, height=1.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
+    else:
+        axes = np.array([ax])
     t = np.arange(len(mean))
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
+    if known is not None and known.shape != mean.shape:
+        raise ValueError(f"truth must have shape {mean.shape}, got {known.shape}")
     for j, ax in enumerate(axes):
         ax.fill_between(t, ends[:, j, 0], ends[:, j, 1], color=FIRST, alpha=0.25, lw=0,
                         label=f"{100 * level:g} % interval")  # fmt: skip

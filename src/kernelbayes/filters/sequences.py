@@ -59,6 +59,16 @@ def _is_sequence(part: Any) -> bool:
     return is_array_api_obj(part) and getattr(part, "ndim", 0) >= 1
 
 
+def in_order(X: Any, names: tuple[str, ...] | None) -> Any:
+    """Frame with its columns in the order of training; anything else as it is."""
+    if names is None or not is_frame(X) or not hasattr(X, "columns"):
+        return X
+    missing = [name for name in names if name not in map(str, X.columns)]
+    if missing:
+        raise ValueError(f"X has no column {missing[0]!r}; the filter was fitted on {names}")
+    return X[list(names)]
+
+
 def as_points(X: Any, named: bool = False) -> Points:
     """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay."""
     if is_frame(X) and named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelbayes.arrays import Array, Points, namespace
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import Beliefs, StepInfo, normalised
+from kernelbayes.filters.beliefs import Beliefs, StepInfo, cut_off, normalised
 from kernelbayes.filters.dynamics import Dynamics
 from kernelbayes.filters.loops import Looping, Step
 from kernelbayes.kernels import Kernel
@@ -51,7 +51,10 @@ class Updating(Looping):
             if trust > 0.0 and float(xp.max(gamma)) > 0.0:
                 raw = step.observations.update(gamma, step.column)
                 mass, w = float(xp.sum(raw)), normalised(raw)
-        fallback = step.observed and (w is None or trust < 1.0)
+        cancelled = w is not None and float(xp.sum(w**2)) > 1.0
+        if cancelled:
+            w = cut_off(w)
+        fallback = step.observed and (w is None or trust < 1.0 or cancelled)
         if w is None:
             w = v
         elif trust < 1.0:
