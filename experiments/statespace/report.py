@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -33,13 +34,25 @@ def _single(job):
         return function(*task)
 
 
-def compute(function, tasks, jobs):
-    """Rows of all tasks, in order."""
-    work = [(function, task) for task in tasks]
-    if jobs == 1:
-        return [row for job in work for row in _single(job)]
+def compute(function, tasks, jobs, saved=None):
+    """Rows of all tasks, in order.
+
+    With a file ``saved``, each finished task is written there at once, and tasks found there are
+    not computed again: a run that was broken off goes on where it was. Delete it after a change.
+    """
+    done = {}
+    if saved is not None and saved.exists():
+        done = dict(map(json.loads, saved.read_text().splitlines()))
+    left = [task for task in tasks if repr(task) not in done]
+    work = [(function, task) for task in left]
     with ProcessPoolExecutor(jobs) as pool:
-        return [row for rows in pool.map(_single, work) for row in rows]
+        results = pool.map(_single, work) if jobs > 1 else map(_single, work)
+        for task, rows in zip(left, results, strict=True):
+            done[repr(task)] = rows
+            if saved is not None:
+                with saved.open("a") as file:
+                    file.write(json.dumps([repr(task), rows]) + "\n")
+    return [tuple(row) for task in tasks for row in done[repr(task)]]
 
 
 def summary(rows):
