@@ -345,3 +345,13 @@ def test_bad_input():
         kb.herd(np.zeros(3), 2)
     with pytest.raises(TypeError, match="R\\^d"):
         kb.compress(kb.embed(["a", "b"], kb.Spectrum(1)), 2, anywhere=True)
+
+
+@given(seeds, st.integers(1, 3))
+def test_a_herd_is_far_better_than_independent_draws(seed, d):
+    X = np.random.default_rng(seed).normal(size=(400, d))
+    mu = kb.embed(X, kb.Gaussian(1.0))
+    for m in (10, 40):
+        # E |mu_m - mu|^2 = (mean k(x, x) - |mu|^2) / m for draws with replacement.
+        drawn = (1.0 - float(mu.norm()) ** 2) / m
+        assert float(kb.mmd2(mu, kb.embed(kb.herd(mu, m), mu.kernel))) < 0.5 * drawn

@@ -114,12 +114,7 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
 
 def _left_out(rule: ConditionalEmbedding, Z: Any, rows: Any) -> Any:
     """F^(-i)(z_i | x_i) for the pairs i in rows, each coordinate: (len(rows), d)."""
-    W = np.array(to_numpy(rule(take(rule.X_, rows)).weights), dtype=np.float64)
-    own = (np.arange(len(rows)), rows)
-    # Dividing by the sum below removes the common factor 1 / (1 - w_i(x_i)).
-    W[own] = 0.0
-    sums = W.sum(axis=1, keepdims=True)
-    W /= np.where(np.abs(sums) > 1e-8, sums, 1.0)
+    W = left_out_weights(rule, rows)
     columns = []
     for z in Z.T:
         order = np.argsort(z, kind="stable")
@@ -127,5 +122,14 @@ def _left_out(rule: ConditionalEmbedding, Z: Any, rows: Any) -> Any:
         F = rearranged(np.cumsum(ordered, axis=1) - 0.5 * ordered)
         place = np.empty(len(z), dtype=np.int64)
         place[order] = np.arange(len(z))
-        columns.append(F[own[0], place[rows]])
+        columns.append(F[np.arange(len(rows)), place[rows]])
     return np.stack(columns, axis=1)
+
+
+def left_out_weights(rule: ConditionalEmbedding, rows: Any) -> Any:
+    """Weights (len(rows), n) at x_i of the rule learned without pair i, divided by their sum."""
+    W = np.array(to_numpy(rule(take(rule.X_, rows)).weights), dtype=np.float64)
+    # Those of the whole rule without the own one, up to a factor 1 / (1 - w_i(x_i)).
+    W[np.arange(len(rows)), rows] = 0.0
+    sums = W.sum(axis=1, keepdims=True)
+    return W / np.where(np.abs(sums) > 1e-8, sums, 1.0)

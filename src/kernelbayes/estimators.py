@@ -173,8 +173,9 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.kernel_x_, self.kernel_z_ = kernel_x, kernel_z
         if count(kernel_x.points(X, "X")) != count(kernel_z.points(Z, "Z")):
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
-        # X given Z; its ridge is set when a prior first needs it.
-        self.likelihood_ = ConditionalEmbedding(kernel_z, kernel_x, 1.0).fit(Z, X)
+        # X given Z; an automatic ridge is set when a prior first needs it.
+        ridge = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
+        self.likelihood_ = ConditionalEmbedding(kernel_z, kernel_x, ridge).fit(Z, X)
         self.values_ = self._numeric(Z)
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         for name in ("prior_ridge_", "ridge_"):
@@ -190,6 +191,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "rule_")
         model = copy(self)
         _ = self.likelihood_.gram_x_, self.likelihood_.gram_z_  # made once, shared by all
+        if self.prior_ridge != "loo" and self.ratio == "kulsif":
+            _ = self.likelihood_.solver_
         model.likelihood_ = copy(self.likelihood_)
         return model._set_prior(prior)
 

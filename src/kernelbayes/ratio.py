@@ -16,8 +16,8 @@ method       minimises
              weights in a box (kernel mean matching; Huang et al. 2007).
 ===========  ======================================================================================
 
-Estimates are cut off at zero. All four accept an embedding as the numerator, also one with
-negative weights or, for "kulsif" and "kmm", a Gaussian in closed form.
+Estimates are cut off at zero. All four accept an embedding as the numerator, all but "rulsif"
+also one with negative weights, "kulsif" and "kmm" also a Gaussian in closed form.
 
 >>> import numpy as np
 >>> from kernelbayes import density_ratio
