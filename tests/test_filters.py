@@ -490,7 +490,7 @@ def test_states_that_are_rotations():
         return R, flat + 0.3 * rng.normal(size=flat.shape)
 
     R, seen = spin(250)
-    truth, new = spin(8)
+    truth, new = spin(60)
     model = learning(kernel_z=kb.Rotation(0.8)).fit(seen, R)
     beliefs = model.filter(new)
 
@@ -500,7 +500,7 @@ def test_states_that_are_rotations():
 
     nearest = R[((new[:, None] - seen[None]) ** 2).sum(axis=2).argmin(axis=1)]
     found = beliefs.preimage()
-    assert found.shape == (8, 3, 3)
+    assert found.shape == (60, 3, 3)
     np.testing.assert_allclose(np.linalg.det(found), 1.0, atol=1e-6)
     assert distance(found) < distance(nearest)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 # Transitions on which the ridge is scored, and training pairs that may carry weight there.
 STEPS = 100
 PAIRS = 250
-# The largest ridge is taken whose error is within this factor of the least one.
-NEARLY = 1.02
 # Smallest ridge of the original rule, relative to the largest tried (ten times the trace).
 LEAST_ORIGINAL = 1e-4
 
@@ -54,8 +52,8 @@ def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
 
 def _best(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any, method: str) -> float:
     grid, errors = _errors(kernel, X, H, gammas, own, method)
-    if method == "importance":  # the largest that is nearly the best: the error is flat
-        return float(grid[np.flatnonzero(errors <= NEARLY * errors.min())[-1]])
+    if method == "importance":
+        return float(grid[int(np.argmin(errors))])
     # The original rule divides by squares: a ridge that serves one step magnifies over many.
     steady = np.where(grid >= LEAST_ORIGINAL * grid[-1], errors, np.inf)
     return float(grid[int(np.argmin(steady))]) ** 2

@@ -234,10 +234,15 @@ class _Search:
         chosen = {**self.parameters({**start, "ridge": 1.0, "prior": 1.0})}
         for name in ("ridge", "prior_ridge", "transition_ridge"):
             chosen.pop(name, None)
-        pilot = clone(self.model).set_params(**chosen)
+        pilot = self._blank(chosen)
         every = [s for group in self.groups for s in group]
         _fit(pilot, every)
         return {**start, "ridge": pilot.ridge_, "prior": pilot.prior_ridge_}
+
+    def _blank(self, chosen: dict[str, Any]) -> Any:
+        """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""
+        model = clone(self.model).set_params(**chosen)
+        return model.set_params(rng=0) if model.rng is None else model
 
     def _score(self, at: dict[str, float], bar: Any) -> float:
         key = tuple(round(math.log(value), 6) for value in at.values())
@@ -259,9 +264,7 @@ class _Search:
         found: list[Any] = []
         left_out = [i for i, group in enumerate(self.groups) if count(group[0].X) > 1]
         for i in left_out:
-            model = clone(self.model).set_params(**chosen)
-            if model.rng is None:
-                model.set_params(rng=0)
+            model = self._blank(chosen)
             _fit(model, [s for j, group in enumerate(self.groups) if j != i for s in group])
             for s in self.groups[i]:
                 for piece in _stretches(s):

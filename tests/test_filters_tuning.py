@@ -1,0 +1,124 @@
+"""tune for filters: what it searches, what it is scored on, what it refuses."""
+
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+
+
+def circling(rng, length):
+    angle = np.cumsum(0.3 + 0.1 * rng.normal(size=length))
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    return z + 0.3 * rng.normal(size=z.shape), z
+
+
+X, Z = circling(np.random.default_rng(0), 160)
+NEW, TRUTH = circling(np.random.default_rng(1), 100)
+
+
+def error(model):
+    return float(np.mean(np.sum((model.filter(NEW).mean() - TRUTH) ** 2, axis=1)))
+
+
+def best(model):
+    return min(model.tuning_, key=lambda row: row["score"])
+
+
+def test_a_bad_start_is_left_behind():
+    bad = kb.KernelBayesFilter(kb.Gaussian(20.0), kb.Gaussian(6.0), ridge=1.0, prior_ridge=0.1)
+    tuned = kb.tune(bad, X, Z, rng=0, budget=25)
+    assert error(tuned) < 0.5 * error(bad.fit(X, Z))
+    assert len(tuned.tuning_) <= 25
+    assert best(tuned)["score"] < tuned.tuning_[0]["score"]
+
+
+def test_the_best_row_is_what_is_fitted():
+    tuned = kb.tune(kb.KernelBayesFilter(), X, Z, rng=0, budget=6)
+    row = best(tuned)
+    assert tuned.ridge_ == pytest.approx(row["ridge"])
+    assert tuned.prior_ridge_ == tuned.transition_ridge_ == pytest.approx(row["prior"])
+    assert type(tuned.kernel_x_).__name__ == row["kernel_x"]
+    assert tuned.kernel_z_ == kb.Gaussian.median(Z, scale=row["z"])
+
+
+def test_the_same_seed_gives_the_same_model():
+    first, second = (kb.tune(kb.KernelBayesFilter(), X, Z, rng=3, budget=5) for _ in range(2))
+    assert first.tuning_ == second.tuning_
+    np.testing.assert_array_equal(first.filter(NEW).weights, second.filter(NEW).weights)
+
+
+def test_the_score_is_the_error_on_left_out_halves():
+    model = kb.KernelBayesFilter(
+        kb.Gaussian(0.7), kb.Gaussian(0.7), ridge=1e-2, prior_ridge=1e-4, transition_ridge=1e-4
+    )
+    tuned = kb.tune(model, X, Z, rng=0, budget=1)
+    losses = []
+    for train, test in ((slice(80, 160), slice(0, 80)), (slice(0, 80), slice(80, 160))):
+        beliefs = model.fit(X[train], Z[train]).filter(X[test])
+        losses.append(np.sum((beliefs.mean() - Z[test]) ** 2, axis=1))
+    assert tuned.tuning_[0]["score"] == pytest.approx(np.mean(losses), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["error", "mass", "coverage", lambda b, z: b.info.mass])
+def test_losses(loss):
+    tuned = kb.tune(kb.KernelBayesFilter(), X, Z, rng=0, budget=2, loss=loss)
+    assert all(np.isfinite(row["score"]) for row in tuned.tuning_[:1])
+
+
+def test_sequences_pairs_and_controls():
+    rng = np.random.default_rng(2)
+    sequences = [circling(rng, length) for length in (40, 30, 1, 50)]
+    tuned = kb.tune(
+        kb.KernelBayesFilter(),
+        [x for x, _ in sequences],
+        [z for _, z in sequences],
+        rng=0,
+        budget=2,
+    )
+    assert tuned.lengths_ == (40, 30, 1, 50)
+    controls = rng.normal(size=(160, 1))
+    tuned = kb.tune(kb.KernelBayesFilter(), X, Z, controls, rng=0, budget=2)
+    assert tuned.filter(NEW[:5], controls[:5]).mean().shape == (5, 2)
+
+
+def test_states_that_are_no_vectors_are_scored_in_their_space():
+    angle = np.arctan2(Z[:, 1], Z[:, 0])[:, None]
+    tuned = kb.tune(kb.KernelBayesFilter(kernel_z=kb.Periodic(1.0)), X, angle, rng=0, budget=3)
+    found = tuned.filter(NEW).mean()[:, 0]
+    off = np.angle(np.exp(1j * (found - np.arctan2(TRUTH[:, 1], TRUTH[:, 0]))))
+    seen = np.angle(np.exp(1j * (np.arctan2(NEW[:, 1], NEW[:, 0]) - np.arctan2(*TRUTH.T[::-1]))))
+    assert np.abs(off).mean() < np.abs(seen).mean()
+
+
+def test_monte_carlo_filters():
+    def transition(z, rng, control=None):
+        turn = 0.3 + 0.1 * rng.normal(size=len(z))
+        c, s = np.cos(turn), np.sin(turn)
+        return np.column_stack([c * z[:, 0] - s * z[:, 1], s * z[:, 0] + c * z[:, 1]])
+
+    model = kb.KernelMonteCarloFilter(transition, Z, picks=30, particles=100, rng=0)
+    tuned = kb.tune(model, X, Z, rng=0, budget=3)
+    assert error(tuned) < float(np.mean(np.sum((NEW - TRUTH) ** 2, axis=1)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": 0}, "budget"),
+        ({"parts": 1}, "parts"),
+        ({"loss": "likelihood"}, "loss must be"),
+    ],
+)
+def test_bad_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        kb.tune(kb.KernelBayesFilter(), X, Z, **options)
+
+
+def test_means_of_parts_know_the_circle():
+    kernel = kb.Parts({0: kb.Gaussian(1.0), 1: kb.Periodic(1.0, 24.0)})
+    points = np.array([[1.0, 23.0], [3.0, 1.0]])
+    np.testing.assert_allclose(kb.embed(points, kernel).mean(), [2.0, 0.0], atol=1e-9)
+    named = kb.Parts({"where": kb.Gaussian(1.0), "when": kb.Periodic(1.0, 24.0)})
+    found = kb.embed({"where": points[:, 0], "when": points[:, 1]}, named).mean()
+    np.testing.assert_allclose(found["where"], [2.0])
+    np.testing.assert_allclose(found["when"], [0.0], atol=1e-9)
