@@ -8,18 +8,15 @@ repeats what a filter knows how to do to k beliefs side by side: ``_predict``, `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import (
     Array,
     Points,
-    as_array,
     count,
     namespace,
     row_blocks,
@@ -30,19 +27,18 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
 from kernelbayes.filters.observation import Observations, missing_mask
+from kernelbayes.filters.runs import (
+    Run,
+    Step,
+    as_row,
+    check_gaps,
+    effective_size,
+    point_at,
+    stack_rows,
+)
 from kernelbayes.filters.sequences import as_points, in_order, into_steps, is_many
 from kernelbayes.kernels import Kernel
 from kernelbayes.select import progress_bar
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One observation, made ready: kernel values, support, and which kernel they belong to."""
-
-    observed: bool
-    support: float = float("nan")
-    column: Array = None
-    observations: Observations = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +127,7 @@ class Looping(ABC):
         check_is_fitted(self, "dynamics_")
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}")
-        u = None if state.t == 0 else self._control(_row(control))
+        u = None if state.t == 0 else self._control(as_row(control))
         seen, steps = self._prepare(x), 1 if state.t == 0 else steps
         W, history = state.belief.weights[:, None], state.history
         for s in range(steps if state.t else 0):
@@ -209,7 +205,7 @@ class Looping(ABC):
             results.append(run.keep(self._beliefs(smooth, run.infos)))
         return results if is_many(X) else results[0]
 
-    def _backwards(self, run: _Run, later: Array, end: int, begin: int) -> Array:
+    def _backwards(self, run: Run, later: Array, end: int, begin: int) -> Array:
         """Smoothed belief at ``begin`` from the one at ``end``."""
         for t in range(end, begin, -1):
             later = self._smooth_back(run.weights[t - 1], later, run.controls[t], t)
@@ -255,7 +251,7 @@ class Looping(ABC):
         return results if many else results[0]
 
     def _forecast(self, states: list[Array], seen: list[Array]) -> Forecast:
-        nothing = [StepInfo(np.nan, np.nan, _ess(w), False, False) for w in states]
+        nothing = [StepInfo(np.nan, np.nan, effective_size(w), False, False) for w in states]
         beliefs = self._beliefs(states, nothing)
         xp = namespace(seen[0])
         weights = xp.stack([w / xp.sum(w) for w in seen], axis=0)
@@ -268,7 +264,7 @@ class Looping(ABC):
 
     # --- the work ---------------------------------------------------------------------------------
 
-    def _run(self, X: Any, controls: Any, gaps: Any, progress: bool | None) -> list[_Run]:
+    def _run(self, X: Any, controls: Any, gaps: Any, progress: bool | None) -> list[Run]:
         check_is_fitted(self, "dynamics_")
         runs = self._runs(X, controls, gaps)
         longest = max(len(run.steps) for run in runs)
@@ -283,7 +279,7 @@ class Looping(ABC):
                 else:
                     U = [run.controls[t] for run in alive]
                     V = xp.stack([run.weights[-1] for run in alive], axis=1)
-                    V = self._predict(V, None if U[0] is None else _stack(U), t)
+                    V = self._predict(V, None if U[0] is None else stack_rows(U), t)
                 flat = [t == 0 and start.flat] * len(alive)
                 W, infos = self._update(V, [run.steps[t] for run in alive], flat)
                 for j, run in enumerate(alive):
@@ -292,7 +288,7 @@ class Looping(ABC):
                 bar.update()
         return runs
 
-    def _runs(self, X: Any, controls: Any, gaps: Any) -> list[_Run]:
+    def _runs(self, X: Any, controls: Any, gaps: Any) -> list[Run]:
         many = is_many(X)
         for name, given in (("controls", controls), ("gaps", gaps)):
             if many and given is not None and len(given) != len(X):
@@ -308,16 +304,16 @@ class Looping(ABC):
             u = None if controls is None else controls[i] if many else controls
             U = None if u is None else into_steps(as_points(u), length)
             g = None if gaps is None else gaps[i] if many else gaps
-            before = _check_gaps(g, length)
+            before = check_gaps(g, length)
             steps = self._prepare_all(points)
             if length > 1:  # whether controls are expected
                 self._control(None if U is None else take(U, [0]))
-            runs.append(_Run.spread(steps, U, before))
+            runs.append(Run.spread(steps, U, before))
         return runs
 
     def _prepare_all(self, X: Points) -> list[Step]:
         """Observations made ready: whole ones with one kernel matrix, others one by one."""
-        masks = [missing_mask(_point(X, t)) for t in range(count(X))]
+        masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
         whole = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
         steps: list[Any] = [None] * len(masks)
         if whole:
@@ -336,8 +332,8 @@ class Looping(ABC):
     def _prepare(self, x: Any) -> Step:
         if x is None:
             return Step(False)
-        point = _row(x)
-        mask = missing_mask(_point(point, 0))
+        point = as_row(x)
+        mask = missing_mask(point_at(point, 0))
         return self._prepare_part(point, mask)
 
     def _prepare_part(self, point: Points, mask: Any) -> Step:
@@ -351,74 +347,3 @@ class Looping(ABC):
             observations, point = observations.present(point, mask)
         column, support = observations.evaluate(point)
         return Step(True, float(to_numpy(support)[0]), column[:, 0], observations)
-
-
-@dataclass(eq=False)
-class _Run:
-    """One sequence on its way: prepared observations and controls, then weights and infos."""
-
-    steps: list[Step]
-    controls: list[Points | None]
-    kept: list[int]  # which of the steps, some of them inside gaps, were asked for
-    weights: list[Array] = field(default_factory=list)
-    infos: list[StepInfo] = field(default_factory=list)
-
-    @classmethod
-    def spread(cls, steps: list[Step], U: Points | None, gaps: list[int]) -> _Run:
-        """Fill gaps of more than one transition with steps that have no observation."""
-        filled: list[Step] = []
-        controls: list[Points | None] = []
-        kept = []
-        for t, step in enumerate(steps):
-            u = None if U is None or t == 0 else take(U, [t - 1])
-            filled += [Step(False)] * (gaps[t] - 1) + [step]
-            controls += [u] * gaps[t]
-            kept.append(len(filled) - 1)
-        return cls(filled, controls, kept)
-
-    def keep(self, beliefs: Beliefs) -> Beliefs:
-        if len(self.kept) == len(self.steps):
-            return beliefs
-        weights = take(beliefs.weights, self.kept)
-        return replace(beliefs, weights=weights, info=beliefs.info[np.asarray(self.kept)])
-
-
-def _check_gaps(gaps: Any, length: int) -> list[int]:
-    if gaps is None:
-        return [1] * length
-    values = [int(g) for g in to_numpy(as_array(gaps)).ravel()]
-    if len(values) != length or min(values[1:], default=1) < 1:
-        raise ValueError(f"gaps must be {length} whole numbers of at least 1, got {gaps!r}")
-    return [1, *values[1:]]
-
-
-def _row(x: Any) -> Points:
-    """One point as a sequence of length one."""
-    if x is None:
-        return None
-    if isinstance(x, Mapping):
-        return {key: _row(part) for key, part in x.items()}
-    if isinstance(x, str):
-        return [x]
-    array = as_array(x)
-    return array[None] if is_array_api_obj(array) else [x]
-
-
-def _point(X: Points, t: int) -> Any:
-    if X is None:
-        return None
-    if isinstance(X, Mapping):
-        return {key: _point(part, t) for key, part in X.items()}
-    return X[t]
-
-
-def _stack(rows: list[Any]) -> Points:
-    if isinstance(rows[0], Mapping):
-        return {key: _stack([row[key] for row in rows]) for key in rows[0]}
-    if isinstance(rows[0], list):
-        return [item for row in rows for item in row]
-    return namespace(*rows).concat(rows, axis=0)
-
-
-def _ess(w: Array) -> float:
-    return float(1.0 / namespace(w).sum(w**2))

@@ -66,7 +66,7 @@ def _(
     """Bandwidths and ridges of a filter, by filtering left-out parts of the training sequences."""
     if budget < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
-    search = _Search(model, _cut(X, Z, controls, parts, model), loss, rng)
+    search = _Search(model, _cut(X, Z, controls, parts, model), loss)
     with progress_bar(budget, "tuning", progress) as bar:
         best = search.run(budget, bar)
     tuned = clone(model).set_params(**search.parameters(best))
@@ -137,7 +137,6 @@ class _Search:
     model: Any
     groups: list[list[_Part]]
     loss: Loss
-    rng: Rng
     table: Table = field(default_factory=list)
     losses: Any = None  # of the best candidate, step by step
 

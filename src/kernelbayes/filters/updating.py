@@ -6,7 +6,8 @@ from kernelbayes.arrays import Array, Points, namespace
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, StepInfo, cut_off, normalised
 from kernelbayes.filters.dynamics import Dynamics
-from kernelbayes.filters.loops import Looping, Step
+from kernelbayes.filters.loops import Looping
+from kernelbayes.filters.runs import Step
 from kernelbayes.kernels import Kernel
 
 
