@@ -339,8 +339,8 @@ def test_bad_input():
         kb.compress(mu, 2, method="greedy")
     with pytest.raises(ValueError, match="give candidates"):
         kb.compress(mu, 2, method="exchange", anywhere=True)
-    with pytest.raises(TypeError, match="one embedding"):
-        kb.herd(kb.embed([0.0, 1.0], kb.Gaussian(1.0), np.eye(2)), 2)
+    with pytest.raises(TypeError, match="one embedding at a time"):
+        kb.compress(kb.embed([0.0, 1.0], kb.Gaussian(1.0), np.eye(2)), 2)
     with pytest.raises(TypeError, match="one embedding"):
         kb.herd(np.zeros(3), 2)
     with pytest.raises(TypeError, match="R\\^d"):
@@ -355,3 +355,13 @@ def test_a_herd_is_far_better_than_independent_draws(seed, d):
         # E |mu_m - mu|^2 = (mean k(x, x) - |mu|^2) / m for draws with replacement.
         drawn = (1.0 - float(mu.norm()) ** 2) / m
         assert float(kb.mmd2(mu, kb.embed(kb.herd(mu, m), mu.kernel))) < 0.5 * drawn
+
+
+def test_the_herds_of_a_batch_are_those_of_its_members():
+    X = normals(50, seed=3)
+    weights = np.random.default_rng(4).normal(0.02, 0.01, size=(3, 50))
+    batch = kb.embed(X, kb.Gaussian(0.7), weights)
+    found = kb.herd(batch, 4)
+    assert found.shape == (3, 4, X.shape[1])
+    for i, mu in enumerate(batch):
+        np.testing.assert_array_equal(found[i], kb.herd(mu, 4))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Points, count, like, take, to_numpy
+from kernelbayes.arrays import Array, Points, count, like, namespace, take, to_numpy
 from kernelbayes.compression.problem import METHODS, Method, Problem, problem
-from kernelbayes.embedding import Embedding, MeanElement
+from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gaussian import GaussianEmbedding
 from kernelbayes.herding import (
     Rows,
@@ -163,7 +163,7 @@ def herd(mu: MeanElement, m: int, candidates: Any = None) -> Points:
 
     Parameters
     ----------
-    mu : Embedding or GaussianEmbedding
+    mu : Embedding, Batch or GaussianEmbedding
         Divided by its mass first.
     m : int
         Number of picks; a point may be picked more than once.
@@ -174,7 +174,8 @@ def herd(mu: MeanElement, m: int, candidates: Any = None) -> Points:
     Returns
     -------
     points (m, ...)
-        In the order of picking: the first l of them are the herd of size l.
+        In the order of picking: the first l of them are the herd of size l. With a leading axis
+        for a batch (of arrays).
 
     Examples
     --------
@@ -182,6 +183,9 @@ def herd(mu: MeanElement, m: int, candidates: Any = None) -> Points:
     >>> herd(embed([0.0, 1.0, 2.0], Gaussian(0.5)), 3)[:, 0]
     array([1., 0., 2.])
     """
+    if isinstance(mu, Batch):
+        herds = [herd(member, m, candidates) for member in mu]
+        return namespace(*herds).stack(herds, axis=0)
     task = problem(mu, candidates, None, starts=m)
     if candidates is None and isinstance(mu, GaussianEmbedding):
         return _anywhere(mu, task, m)

@@ -74,7 +74,9 @@ class Problem:
 
 def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
     """Evaluate an embedding at candidates and divide it by its mass."""
-    if isinstance(mu, Batch) or not isinstance(mu, MeanElement):
+    if isinstance(mu, Batch):
+        raise TypeError("one embedding at a time: [compress(mu, m) for mu in batch]")
+    if not isinstance(mu, MeanElement):
         raise TypeError(f"one embedding is needed, got {type(mu).__name__}; use embed(...)")
     if starts < 1:
         raise ValueError(f"the number of picks must be at least 1, got {starts}")

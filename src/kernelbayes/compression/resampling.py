@@ -92,7 +92,9 @@ def resample(
     False
     """
     if not isinstance(mu, Embedding):
-        raise TypeError(f"resample takes one Embedding, got {type(mu).__name__}")
+        raise TypeError(
+            f"resample takes one Embedding, got {type(mu).__name__}; take a batch's members in turn"
+        )
     if not threshold >= 0:
         raise ValueError(f"threshold must be a share of the number of points, got {threshold!r}")
     n = len(mu)

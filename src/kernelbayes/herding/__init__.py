@@ -27,7 +27,7 @@ True
 """
 
 from kernelbayes.herding.ascent import gaussian_starts, herd_anywhere
-from kernelbayes.herding.equal import exchange, greedy, herd_indices, score, squared_errors
+from kernelbayes.herding.equal import exchange, greedy, score, squared_errors
 from kernelbayes.herding.rows import Rows, Vector, rows_of, rows_of_matrix
 from kernelbayes.herding.weighted import fully_corrective, line_search
 
@@ -39,7 +39,6 @@ __all__ = [
     "gaussian_starts",
     "greedy",
     "herd_anywhere",
-    "herd_indices",
     "line_search",
     "rows_of",
     "rows_of_matrix",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kernelbayes.arrays import Points, threads_for
-from kernelbayes.herding.rows import Rows, Vector, rows_of
-from kernelbayes.kernels import Kernel
+from kernelbayes.arrays import threads_for
+from kernelbayes.herding.rows import Rows, Vector
 
 # A squared distance is known to about this, relative to the largest k(x, x).
 ROUNDING = 1e-14
@@ -33,13 +30,6 @@ def greedy(rows: Rows, values: Vector, m: int, repeat: bool = True) -> tuple[Vec
             if not repeat:
                 available[pick] = -np.inf
     return picks, cross
-
-
-def herd_indices(
-    kernel: Kernel, candidates: Points, values: Any, m: int, repeat: bool = True
-) -> Vector:
-    """Pick indices (m,), given the embedding's values at the candidates (n,)."""
-    return greedy(rows_of(kernel, candidates, products=False), values, m, repeat)[0]
 
 
 def squared_errors(norm2: float, values: Vector, diag: Vector, cross: Vector) -> Vector:
