@@ -386,3 +386,13 @@ def test_a_long_run_does_not_drift(method, options):
 def test_a_hundred_thousand_steps_do_not_drift(method):
     infos, errors, _ = long_run(fit(rank=40, method=method), 100_000)
     no_drift(infos, errors, 1.1)
+
+
+def test_an_observation_that_no_training_pair_shares_leaves_the_prediction():
+    x, z = NEW[:30].copy(), np.cumsum(np.full((30, 2), 0.1), axis=0)
+    x[:, 0] = np.where(np.arange(30) < 3, x[:, 0], np.nan)  # seen near the first states only
+    model = kb.KernelBayesFilter(kb.Gaussian(1.0), kb.Gaussian(0.1), **RIDGES).fit(x, z)
+    far = kb.embed(z[-1:], kb.Gaussian(0.1))
+    state, info = model.step(model.start(prior=far), NEW[0])
+    assert np.isfinite(state.belief.weights).all()
+    assert info.observed

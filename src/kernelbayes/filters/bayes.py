@@ -175,7 +175,6 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
     def _learn(self, data: Training, known: Array | None) -> None:
         rng = as_generator(self.rng)
         states = compressed(self.kernel_z_, self.Z_, self.rank, rng)
-        self.states_ = states
         before, after = take(self.Z_, data.source), take(self.Z_, data.target)
         self.transition_ridge_ = (
             ConditionalEmbedding(states, states, "loo").fit(before, after).ridge_

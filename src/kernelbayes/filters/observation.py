@@ -128,8 +128,15 @@ class Observations:
         return 1.0 if support >= enough else support / enough
 
     def update(self, gamma: Array, column: Array) -> Array:
-        """Posterior weights (n,) from prior weights gamma and a column of :meth:`evaluate`."""
-        gamma = self._prior(gamma)
+        """Posterior weights (n,) from prior weights gamma and a column of :meth:`evaluate`.
+
+        All zero where the prior has no mass on usable pairs.
+        """
+        gamma = self._usable_prior(gamma)
+        mass = namespace(gamma).sum(gamma)
+        if not float(mass) > 0.0:
+            return 0.0 * gamma
+        gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
         if self.method == "importance" and isinstance(gamma, np.ndarray):
             return self._importance(gamma, column)
         solver = turn(self.gram, gamma, self.method, self.ridge)
@@ -137,15 +144,14 @@ class Observations:
             return solver.solve_features(column)
         return solver.solve(column)
 
-    def _prior(self, gamma: Array) -> Array:
-        """Prior weights as Bayes' rule takes them: usable pairs only, cut off, summing to one."""
+    def _usable_prior(self, gamma: Array) -> Array:
+        """Prior weights as Bayes' rule takes them: of usable pairs only, and cut off."""
         xp = namespace(gamma)
         if self.usable is not None:  # a pair whose observation is missing says nothing here
             gamma = xp.where(xp.asarray(self.usable), gamma, 0.0 * gamma)
         if self.method == "importance":
             gamma = xp.clip(gamma, min=0.0)  # IW22 Alg. 1, line 2
-        # Summing to one, so that the ridge means the same at every step.
-        return gamma / xp.sum(gamma)
+        return gamma
 
     def _importance(self, gamma: Array, column: Array) -> Array:
         """IW22 Alg. 1 on the active points, straight to LAPACK: the hot loop of every filter."""
