@@ -14,7 +14,8 @@ from scipy.spatial.transform import Rotation as SpatialRotation
 
 import kernelbayes as kb
 from kernelbayes.compare import nulls, pairs
-from kernelbayes.compare.aggregated import _aggregate
+from kernelbayes.compare.aggregated import _aggregate, log_tails
+from kernelbayes.compare.conditional import Candidate, LeftOver, regression
 from kernelbayes.compare.hsic import Pairs, variable
 from kernelbayes.compare.large import paired_values
 from kernelbayes.compare.samples import TwoSamples
@@ -341,6 +342,64 @@ def test_kernel_chosen_on_one_half_tests_on_the_other():
     assert kb.mmd_test(X, Y, given, 100, 0, split=0.3).kernel == given[1]
 
 
+def test_independence_chooses_kernels_on_a_held_out_part():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 200)
+    z = np.sin(12.0 * x) + 0.3 * rng.normal(size=200)
+    result = kb.hsic_test(x, z, "power", "power", 200, 0)
+    assert result.sizes == (100,)
+    assert result.pvalue < 0.01
+    table = result.details["chosen_from"]
+    assert len(table) == 25
+    assert result.kernel == max(table, key=lambda row: row["ratio"])["kernel"]
+    given = [kb.Gaussian(1e-4), kb.Gaussian(0.1)]
+    assert kb.hsic_test(x, z, given, None, 100, 0, split=0.3).kernel[0] == given[1]
+    with pytest.raises(ValueError, match="power"):
+        kb.hsic_test(x, z, "strength")
+    with pytest.raises(ValueError, match="weights"):
+        kb.hsic_test(x, z, "power", weights=np.ones(200))
+    with pytest.raises(TypeError, match="kernel_x"):
+        kb.hsic_test(x, z, [1.0])
+
+
+# --- weighted pairs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [40, 500])  # dense, through factors
+def test_equal_weights_change_nothing(n):
+    x, z = dependent(n)
+    k = kb.Gaussian(1.0)
+    plain = kb.hsic_test(x, z, k, k, 100, 0)
+    equal = kb.hsic_test(x, z, k, k, 100, 0, weights=np.full(n, 3.0))
+    assert equal.pvalue == plain.pvalue
+    assert equal.statistic == pytest.approx(plain.statistic, rel=1e-9)
+    np.testing.assert_allclose(equal.null, plain.null, rtol=1e-7)
+    np.testing.assert_allclose(equal.witness.values, plain.witness.values, atol=1e-9)
+    assert equal.effect.size == pytest.approx(plain.effect.size, abs=0.1)
+
+
+def test_whole_weights_are_copies_and_zero_weights_are_left_out():
+    x, z = dependent(30)
+    copies = np.random.default_rng(1).integers(0, 4, 30)
+    k = kb.Gaussian(1.0)
+    plain = kb.hsic_test(np.repeat(x, copies), np.repeat(z, copies), k, k, 50, 0)
+    for method in ("permutation", "wild"):
+        found = kb.hsic_test(x, z, k, k, 50, 0, weights=copies, method=method)
+        assert found.statistic == pytest.approx(plain.statistic, rel=1e-9)
+        assert found.sizes == (np.count_nonzero(copies),)
+
+
+def test_weights_of_pairs_say_what_is_wrong():
+    x, z = dependent(30)
+    for weights, words in ((np.ones(29), "shape"), (-np.ones(30), "non-negative")):
+        with pytest.raises(ValueError, match=words):
+            kb.hsic_test(x, z, weights=weights)
+    with pytest.raises(ValueError, match="permutation"):
+        kb.hsic_test(x, z, weights=np.ones(30), method="gamma")
+    with pytest.warns(kb.NumericalWarning, match="constant"):
+        assert kb.hsic_test(np.ones(30), z, kb.Gaussian(1.0), weights=1.0 + x**2).pvalue == 1.0
+
+
 # --- aggregated ----------------------------------------------------------------------------------
 
 
@@ -360,15 +419,37 @@ def test_the_corrected_level_is_attained_and_maximal():
     table = rng.normal(size=(5, 1000)).cumsum(axis=0) ** 2
     w = np.array([0.4, 0.3, 0.1, 0.1, 0.1])
     _, fields = _aggregate(table, np.ones(5), w, 0.05)
-    p = np.array([[np.mean(row >= value) for value in row] for row in table])
+    p = np.exp(log_tails(table, np.ones(5)))
 
     def level(u):
-        return np.mean((p / w[:, None]).min(axis=0) <= u)
+        return np.mean((p / w[:, None]).min(axis=0) <= u * (1.0 + 1e-8))
 
-    steps = np.unique(p / w[:, None])
-    assert level(fields["u"]) <= 0.05
-    assert level(steps[np.searchsorted(steps, fields["u"], side="right")]) > 0.05
+    steps = np.unique((p / w[:, None]).min(axis=0))
+    assert level(fields["u"]) == 0.05
+    assert level(steps[np.searchsorted(steps, fields["u"] * (1.0 + 1e-8))]) > 0.05
     assert fields["u"] > 0.05  # better than Bonferroni, for which u would be the level
+
+
+def test_gamma_tails_are_near_the_shares_of_permutations():
+    table = np.random.default_rng(0).chisquare([[1.0], [3.0], [30.0]], size=(3, 4000))
+    table = np.concatenate([table, np.full((1, 4000), 2.0)])
+    log_p = log_tails(table, np.ones(4))
+    shares = np.array([[np.mean(row >= value) for value in row] for row in table])
+    upper = shares < 0.5  # the lower end of a fitted gamma law lies where it lies
+    np.testing.assert_allclose(np.exp(log_p)[upper], shares[upper], atol=0.03)
+    assert np.all(np.exp(log_p[3]) == 1.0)
+    order = np.argsort(table[0])
+    assert np.all(np.diff(log_p[0][order]) <= 0.0)
+
+
+def test_default_weights_favour_the_middle():
+    X, Y = samples(shift=0.3)
+    table = kb.mmd_aggregated(X, Y, None, 50, 0).details["table"]
+    weights = np.array([row["weight"] for row in table])
+    np.testing.assert_allclose(weights[:10], weights[9::-1])  # symmetric in the log bandwidth
+    assert weights[4] > 5.0 * weights[0]
+    given = kb.mmd_aggregated(X, Y, [kb.Gaussian(1.0), kb.Gaussian(2.0)], 50, 0).details["table"]
+    assert [row["weight"] for row in given] == [0.5, 0.5]
 
 
 def test_aggregation_finds_what_one_bandwidth_misses():
@@ -425,6 +506,54 @@ def test_given_a_category_the_residuals_are_those_within_it():
     R, S = (v - np.array([v[c == cell].mean() for cell in c]) for v in (x, y))
     cells = [np.sum((R * S)[c == cell]) for cell in "abc"]
     assert result.statistic == pytest.approx(np.sum(np.square(cells)) / 120**2, rel=0.15)
+
+
+def test_what_z_determines_gets_a_warning_if_it_is_both():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=100)
+    with pytest.warns(kb.NumericalWarning, match="determines both"):
+        kb.ci_test(2.0 * z, np.sin(z), z, rng=0)
+    assert kb.ci_test(2.0 * z, z + rng.normal(size=100), z, rng=0).pvalue > 0.01
+    cells, levels = np.repeat(list("ab"), 50), np.repeat([0.0, 1.0], 50)
+    with pytest.warns(kb.NumericalWarning, match="left over"):
+        assert kb.ci_test(levels, z, cells, kb.Gaussian(1.0), rng=0).pvalue == 1.0
+
+
+def test_the_induced_covariance_is_that_of_smoothed_noise():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 1))
+    candidates = Candidate.family(kb.Gaussian(1.0), z)
+    M, _ = regression(rng.normal(size=(60, 2)), candidates[1:2])
+    E = rng.normal(size=(60, 20000))  # one row of features per draw: <r_i, r_j> is the covariance
+    part = LeftOver(kb.Gaussian(1.0), M @ E, M, 1.0, {})
+    expected = 20000 * (M @ M.T)
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_allclose(part.induced(), expected, atol=0.05 * 20000)
+
+
+# --- torch ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+def test_tensors_give_the_numbers_of_arrays():
+    torch = pytest.importorskip("torch")
+    X, Y = samples()
+    x, z = dependent(40)
+
+    def same(run):
+        expected, found = run(np.asarray), run(lambda v: torch.tensor(v, dtype=torch.float64))
+        assert found.pvalue == pytest.approx(expected.pvalue, rel=1e-6)
+        assert found.statistic == pytest.approx(expected.statistic, rel=1e-9)
+        assert isinstance(found.null, np.ndarray)
+
+    for method in METHODS:
+        if method != "features":  # its random numbers are the library's own
+            same(lambda a, m=method: kb.mmd_test(a(X), a(Y), None, 50, 0, method=m))
+            same(lambda a, m=method: kb.hsic_test(a(x), a(z), None, None, 50, 0, method=m))
+    same(lambda a: kb.hsic_test(a(x), a(z), None, None, 50, 0, weights=a(1.0 + x**2)))
+    same(lambda a: kb.mmd_aggregated(a(X), a(Y), None, 50, 0))
+    same(lambda a: kb.hsic_aggregated(a(x), a(z), None, None, 50, 0))
+    same(lambda a: kb.ci_test(a(x), a(z), a(X), permutations=50, rng=0))
 
 
 # --- what goes wrong -----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Two samples of 200 points: blobs, mean shift, variance shift. 200 pairs: sine, c
 sees the same data sets at the 5 % level. The Linear kernel (means, correlation) is the trivial
 baseline. hyppo is optional: without it its column is left out.
 
-    python experiments/power/run.py [--full] [--runs N]
+    python experiments/power/run.py [--full] [--runs N] [--hyppo N]
 """
 
 from __future__ import annotations
@@ -197,11 +197,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--full", action="store_true", help="100 runs, hyppo on half of them")
     parser.add_argument("--runs", type=int, help="data sets per problem")
+    parser.add_argument("--hyppo", type=int, help="data sets per problem that hyppo sees")
     options = parser.parse_args()
     runs = options.runs or (100 if options.full else 10)
+    by_default = runs // 2 if options.full else 0
+    beside = by_default if options.hyppo is None else options.hyppo
     start = time.perf_counter()
     with threadpool_limits(1):
-        rows = compute(runs, 199 if options.full else 99, runs // 2 if options.full else 0)
+        rows = compute(runs, 199 if options.full else 99, beside)
     print(f"share of {runs} data sets rejected; {time.perf_counter() - start:.0f} s\n")
     print_table(rows)
     print()

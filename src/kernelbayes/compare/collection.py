@@ -1,14 +1,17 @@
-"""Collections of kernels over the range of distances in the data."""
+"""Collections of kernels over the range of distances in the data, and the choice of a pair."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Literal
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
 from kernelbayes.arrays import Points, concatenate, count, take, to_numpy
-from kernelbayes.compare.nulls import pooled_kernel
+from kernelbayes.compare.nulls import check_pairs, check_sizes, pooled_kernel
+from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
 from kernelbayes.conditional import default_kernel
 from kernelbayes.kernels import Gaussian, Kernel, Laplace
@@ -44,6 +47,63 @@ def bandwidth_family(kernel: Kernel, X: Any, Y: Any, size: int) -> list[Kernel]:
     low, high = np.quantile(distances, [0.05, 0.95])
     scales = np.geomspace(0.5 * low, 2.0 * high, size)
     return [type(kernel)(float(scale)) for scale in scales]
+
+
+def central_weights(kernels: Sequence[Kernel]) -> Floats:
+    """Weights of families of kernels, largest in the middle of each family's range."""
+    parts = []
+    for _, family in groupby(kernels, type):
+        size = len(list(family))
+        m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
+        parts.append(1.0 / (1.0 + (m / 0.3) ** 2))
+    return np.concatenate(parts)
+
+
+Choice = Kernel | Sequence[Kernel] | Literal["power"] | None
+
+
+def choose_kernels(
+    X: Any, Z: Any, kernel_x: Choice, kernel_z: Choice, split: float, rng: np.random.Generator
+) -> tuple[Points, Points, Kernel, Kernel, dict[str, Any]]:
+    """Pair of kernels with the largest ratio of HSIC to its standard error on a part of the pairs.
+
+    Returns the other part of the pairs, the kernels, and the ratios.
+    """
+    if not 0.0 < split < 1.0:
+        raise ValueError(f"split is the share used to choose kernels, in (0, 1), got {split!r}")
+    kernels_x, kernels_z = _choices(kernel_x, X, "kernel_x"), _choices(kernel_z, Z, "kernel_z")
+    X, Z = kernels_x[0].points(X, "X"), kernels_z[0].points(Z, "Z")
+    n = check_pairs(X=X, Z=Z)
+    order = rng.permutation(n)
+    choosing, testing = np.sort(order[: round(split * n)]), np.sort(order[round(split * n) :])
+    check_sizes(6, **{"the part of the pairs for choosing": len(choosing)})
+    xs, zs = (
+        [variable(kernel, take(points, choosing)) for kernel in kernels]
+        for points, kernels in ((X, kernels_x), (Z, kernels_z))
+    )
+    rows: list[dict[str, Any]] = []
+    for a, x in zip(kernels_x, xs, strict=True):
+        for b, z in zip(kernels_z, zs, strict=True):
+            value, without = left_out(x, z)
+            floor = 1e-8 * float(np.abs(x.diag).max() * np.abs(z.diag).max())
+            # A kernel that sees no variation must not win.
+            rows.append({"kernel": (a, b), "ratio": value / max(jackknife(without), floor)})
+    best_x, best_z = max(rows, key=lambda row: row["ratio"])["kernel"]
+    details = {"chosen_from": tuple(rows)}
+    return take(X, testing), take(Z, testing), best_x, best_z, details
+
+
+def _choices(kernel: Choice, points: Any, name: str) -> list[Kernel]:
+    if kernel is None or isinstance(kernel, Kernel):
+        return [default_kernel(points) if kernel is None else kernel]
+    if isinstance(kernel, str):
+        if kernel != "power":
+            raise ValueError(f"{name} must be a Kernel, kernels or 'power', got {kernel!r}")
+        return bandwidth_family(default_kernel(points), points, None, 5)
+    kernels = list(kernel)
+    if not kernels or not all(isinstance(k, Kernel) for k in kernels):
+        raise TypeError(f"{name} must be a Kernel, a non-empty sequence of them, 'power' or None")
+    return kernels
 
 
 def _distances(points: Points, metric: str) -> Floats:

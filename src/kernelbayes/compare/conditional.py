@@ -8,18 +8,33 @@ over is still correlated anywhere along z,
 
 the squared norm of the mean of r (x) s (x) phi(z), which is zero under conditional independence.
 It is KCI (Zhang, Peters, Janzing and Schoelkopf 2011) in the form of a generalised covariance
-measure (Shah and Peters 2020; Pogodin et al. 2024).
+measure (Shah and Peters 2020; Pogodin et al. 2024). An error of only one of the regressions does
+no harm; an error that both make at the same z looks like dependence. Two things keep that small:
+
+*Location first.* x and y are independent given z if and only if x - f(z) and y - g(z) are, for any
+functions f and g. So vectors are first replaced by their residuals from a regression on z, and the
+conditional embedding is left with what is not a change of location. All of the mean embedding of
+x = f(z) + noise is learnt by estimating f, which is far easier than learning phi(f(z) + noise).
+
+*The regressions themselves correlate residuals.* With r = M e, where M = I - P is the residual
+maker and e independent, <r_i, r_j> has the mean (M V M)_ij, V the variances. The same holds for s,
+and the products of the two have a positive sum even under the null hypothesis. It is computed in
+closed form and added to the null distribution.
 """
 
 from __future__ import annotations
 
-import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Points, Rng, as_generator
+from kernelbayes.arrays import NumericalWarning, Points, Rng, as_generator, count
 from kernelbayes.compare.nulls import (
+    FACTOR_FROM,
+    FACTOR_TOL,
     as_float64,
     check_options,
     check_pairs,
@@ -37,14 +52,17 @@ from kernelbayes.compare.results import (
     power_of,
 )
 from kernelbayes.conditional import default_kernel
+from kernelbayes.features import partial_cholesky
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import LowRank
-from kernelbayes.loo import exact_features, loo_errors, loo_subset, ridge_grid
+from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.loo import loo_errors, loo_subset, on_vectors, ridge_grid
 from kernelbayes.select import rescaled
 
 # Multiples of the bandwidth of z from which each regression chooses. The wide ones are close to
 # polynomials, which several dimensions of z need.
 SCALES = (1.0, 0.5, 2.0, 4.0, 8.0)
+# Share of the deviation of a variable below which its residuals are rounding errors.
+EXPLAINED = 1e-6
 
 
 def ci_test(
@@ -67,8 +85,9 @@ def ci_test(
         Aligned rows, at least 10.
     kernel_x, kernel_y, kernel_z : Kernel, optional
         None means the Gaussian kernel with the median heuristic for numbers, Delta for anything
-        else. The regressions on z choose multiples of the bandwidth of ``kernel_z``, and their
-        ridges, by leave-one-out.
+        else. A kernel on vectors sees the residuals of x (of y) from its regression on z, and the
+        median heuristic is theirs. The regressions choose multiples of the bandwidth of
+        ``kernel_z``, and their ridges, by leave-one-out.
     permutations : int
         Number of draws of the multiplier bootstrap.
     rng : int, Generator or None
@@ -80,15 +99,17 @@ def ci_test(
     KernelTestResult
         ``effect``: root of T over its value for equal residuals, a partial kernel correlation.
         ``witness``: how much each z contributes. ``details``: ridges and kernels of the
-        regressions.
+        regressions, and the mean ``"shift"`` of T that is due to them.
 
     Notes
     -----
-    The null distribution multiplies the terms r_i (x) s_i (x) phi(z_i) by random signs. It is
-    asymptotic, and right only as far as the regressions are: an error that both make at the same z
-    looks like dependence. No test of conditional independence holds its level without such an
-    assumption (Shah and Peters 2020). Expect too many rejections when z has many dimensions, n is
-    small and z explains most of x and y.
+    The null distribution multiplies the terms r_i (x) s_i (x) phi(z_i) by random signs, and adds
+    the mean that regressions of independent errors give T. It is asymptotic, and right only as far
+    as the regressions are: an error that both make at the same z looks like dependence. No test
+    of conditional independence holds its level without such an assumption (Shah and Peters 2020).
+    Do not trust it when z has many dimensions and more than the location of x and y depends on it,
+    or when z explains nearly all of both (a ``NumericalWarning`` if it explains all); docs/tests.md
+    has measured levels.
 
     Examples
     --------
@@ -102,21 +123,27 @@ def ci_test(
     """
     check_options(permutations, level)
     generator = as_generator(rng)
-    kernel_x = default_kernel(X) if kernel_x is None else kernel_x
-    kernel_y = default_kernel(Y, "Y") if kernel_y is None else kernel_y
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
-    X, Y, Z = kernel_x.points(X, "X"), kernel_y.points(Y, "Y"), kernel_z.points(Z, "Z")
-    n = check_pairs(X=X, Y=Y, Z=Z)
-    check_sizes(10, sample=n)
-    R, of_x = residuals(kernel_x, X, kernel_z, Z)
-    S, of_y = residuals(kernel_y, Y, kernel_z, Z)
-    G_x, G_y, G_z = R @ R.T, S @ S.T, as_float64(kernel_z(Z))
+    Z = kernel_z.points(Z, "Z")
+    candidates = Candidate.family(kernel_z, Z)
+    x, y = (
+        left_over(k, P, name, candidates) for k, P, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
+    )
+    if all(v.how.get("location", v.how["features"])["noiseless"] for v in (x, y)):
+        warnings.warn(
+            "z determines both X and Y up to the error of the regressions, which is then all that "
+            "is left over; do not trust a small p-value",
+            NumericalWarning,
+            stacklevel=2,
+        )
+    n = len(x.R)
+    G_x, G_y, G_z = x.R @ x.R.T, y.R @ y.R.T, candidates[0].gram
     V = G_x * G_y * G_z
     contributions = V.mean(axis=1)
     statistic = float(contributions.mean())
-    null = sign_bootstrap(V, permutations, generator)
-    diagonals = (diagonal(k, P) for k, P in ((kernel_x, X), (kernel_y, Y), (kernel_z, Z)))
-    scale = math.prod(float(np.abs(d).max()) for d in diagonals)
+    shift = float(np.sum(x.induced() * y.induced() * G_z)) / n**2
+    null = sign_bootstrap(V, permutations, generator) + shift
+    scale = x.scale * y.scale * float(np.abs(diagonal(kernel_z, Z)).max())
     warn_if_constant(null, statistic, scale, "nothing of x or y is left over given z")
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
@@ -124,42 +151,116 @@ def ci_test(
         statistic=statistic,
         pvalue=pvalue(statistic, null, scale),
         null=null,
-        kernel=(kernel_x, kernel_y, kernel_z),
-        effect=_effect(V, (G_x, G_y, G_z), error, scale),
+        kernel=(x.kernel, y.kernel, kernel_z),
+        effect=_effect(V, (G_x, G_y, G_z), shift, error, scale),
         power_estimate=power_of(statistic, null, error, level),
         level=level,
         test="conditional independence",
         method="multiplier bootstrap",
         sizes=(n,),
         witness=Witness(Z, contributions),
-        details={"regression_x": of_x, "regression_y": of_y},
+        details={"regression_x": x.how, "regression_y": y.how, "shift": shift},
     )
 
 
-def residuals(
-    kernel: Kernel, points: Points, kernel_z: Kernel, Z: Points
-) -> tuple[Floats, dict[str, Any]]:
-    """Residuals (n, r) of the features of a variable regressed on z, and how.
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One kernel on z, its features (n, r) at the points, and the ridges to choose from."""
 
-    The regression has an intercept; kernel and ridge have the least leave-one-out error.
-    """
-    H = exact_features(kernel, points)[0]
+    kernel: Kernel
+    features: Floats
+    ridges: Floats
+
+    @classmethod
+    def family(cls, kernel: Kernel, Z: Points) -> list[Candidate]:
+        """Multiples of a kernel's bandwidth, that itself first; the regressions have intercepts."""
+        found = []
+        for candidate in dict.fromkeys(rescaled(kernel, scale) for scale in SCALES):
+            F = features_of(candidate, Z)
+            F = np.column_stack([F, np.ones(len(F))])
+            found.append(cls(candidate, F, ridge_grid(F)))
+        return found
+
+    @property
+    def gram(self) -> Floats:
+        """Gram matrix (n, n) of the kernel, without the intercept."""
+        F = self.features[:, :-1]
+        return np.asarray(F @ F.T)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOver:
+    """What z does not explain of one variable: residual features R (n, r), and their maker M."""
+
+    kernel: Kernel
+    R: Floats
+    M: Floats
+    scale: float
+    how: dict[str, Any]
+
+    def induced(self) -> Floats:
+        """Mean of <r_i, r_j>, i != j, if errors are independent: (M V M^T)_ij, zero diagonal."""
+        kept = np.einsum("ij,ij->i", self.M, self.M)
+        variances = np.einsum("ij,ij->i", self.R, self.R) / np.maximum(kept, 1e-3)
+        A = (self.M * variances) @ self.M.T
+        np.fill_diagonal(A, 0.0)
+        return np.asarray(A)
+
+
+def left_over(
+    kernel: Kernel | None, points: Any, name: str, candidates: Sequence[Candidate]
+) -> LeftOver:
+    """Residuals of the features of a variable from its regression on z, the location first."""
+    first = default_kernel(points, name) if kernel is None else kernel
+    points = first.points(points, name)
+    n = check_pairs(**{name: points, "Z": candidates[0].features})
+    check_sizes(10, sample=n)
+    before: Floats | None = None
+    how: dict[str, Any] = {}
+    if on_vectors(first):
+        values = as_float64(points).reshape(n, -1)
+        values = values - values.mean(axis=0)
+        spread = values.std(axis=0)
+        unit = np.where(spread > 0.0, spread, 1.0)
+        before, how["location"] = regression(values / unit, candidates)
+        points = before @ values
+        points[:, points.std(axis=0) <= EXPLAINED * spread] = 0.0
+        first = default_kernel(points, name) if kernel is None else kernel
+    H = features_of(first, points)
     H = H - H.mean(axis=0)
+    M, how["features"] = regression(H, candidates)
+    M = (
+        M if before is None else M @ before
+    )  # the error of the location is smoothed like the location
+    return LeftOver(first, M @ H, M, float(np.abs(diagonal(first, points)).max()), how)
+
+
+def features_of(kernel: Kernel, points: Points) -> Floats:
+    """Features (n, r) of a kernel, its own or a pivoted factor of the Gram matrix."""
+    if kernel.finite:
+        return as_float64(kernel.features(points))
+    if count(points) >= FACTOR_FROM:
+        return as_float64(partial_cholesky(kernel, points, None, FACTOR_TOL, rng=0)[1])
+    L = Dense(as_float64(kernel(points))).factor  # columns in the order of the pivots
+    explained = np.cumsum(np.einsum("ij,ij->j", L, L))
+    return np.asarray(L[:, : 1 + np.count_nonzero(explained < (1.0 - FACTOR_TOL) * explained[-1:])])
+
+
+def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict[str, Any]]:
+    """Residual maker I - P (n, n) of targets H (n, q) regressed on z, and how.
+
+    Kernel and ridge have the least leave-one-out error.
+    """
     keep = loo_subset(len(H))
-    best: tuple[float, float, Kernel, Floats] | None = None
-    for candidate in dict.fromkeys(rescaled(kernel_z, scale) for scale in SCALES):
-        F = exact_features(candidate, Z)[0]
-        F = np.column_stack([F, np.ones(len(F))])
-        ridges = ridge_grid(F)
-        errors = loo_errors(F[keep], H[keep], ridges)
-        i = int(np.argmin(errors))
-        if best is None or errors[i] < best[0]:
-            best = float(errors[i]), float(ridges[i]), candidate, F
-    assert best is not None
-    error, ridge, chosen, F = best
-    solver = LowRank(F).ridge(ridge)
-    left = solver.diagnostics.ridge_used * solver.values(H)  # (I - F (F^T F + n ridge)^-1 F^T) H
-    return np.asarray(left), {"kernel_z": chosen, "ridge": ridge, "loo_error": error}
+    tables = [loo_errors(c.features[keep], H[keep], c.ridges) for c in candidates]
+    k = int(np.argmin([errors.min() for errors in tables]))
+    i, chosen = int(np.argmin(tables[k])), candidates[k]
+    solver = LowRank(chosen.features).ridge(float(chosen.ridges[i]))
+    M = solver.diagnostics.ridge_used * solver.values(np.eye(len(H)))
+    how = {"kernel_z": chosen.kernel, "ridge": float(chosen.ridges[i])}
+    # The smallest ridge of all and next to no error: there is no sign of noise.
+    error, size = float(tables[k][i]), float(np.mean(np.einsum("ij,ij->i", H, H)))
+    return np.asarray(M), {**how, "loo_error": error, "noiseless": i == 0 and error <= 1e-4 * size}
 
 
 def sign_bootstrap(V: Floats, draws: int, rng: np.random.Generator) -> Floats:
@@ -169,8 +270,10 @@ def sign_bootstrap(V: Floats, draws: int, rng: np.random.Generator) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", E, V @ E) / n**2)
 
 
-def _effect(V: Floats, grams: tuple[Floats, Floats, Floats], error: float, scale: float) -> Effect:
-    """Partial kernel correlation from the sums without the diagonal."""
+def _effect(
+    V: Floats, grams: tuple[Floats, Floats, Floats], shift: float, error: float, scale: float
+) -> Effect:
+    """Partial kernel correlation from the sums without the diagonal and the regressions' share."""
     G_x, G_y, G_z = grams
 
     def hollow(A: Floats) -> float:
@@ -179,6 +282,6 @@ def _effect(V: Floats, grams: tuple[Floats, Floats, Floats], error: float, scale
     largest = np.sqrt(max(0.0, hollow(G_x**2 * G_z)) * max(0.0, hollow(G_y**2 * G_z)))
     if largest <= 1e-12 * scale:
         return Effect(0.0, (0.0, 0.0))
-    found = effect_of(hollow(V) / largest, error / largest)
+    found = effect_of((hollow(V) - shift) / largest, error / largest)
     low, high = (min(1.0, v) for v in found.interval)
     return Effect(min(1.0, found.size), (low, high))

@@ -10,34 +10,35 @@ embeddings of each variable (CME13 section 2.2; Gretton et al. 2008),
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from kernelbayes.arrays import Points, Rng, as_generator
-from kernelbayes.compare import large
+from kernelbayes.compare import large, weighted
+from kernelbayes.compare.collection import choose_kernels
 from kernelbayes.compare.nulls import (
     check_options,
     check_pairs,
     check_sizes,
-    diagonal,
     gamma_null,
     matrix_moments,
     orders,
     permutation_moments,
     pvalue,
-    sample_gram,
     warn_if_constant,
 )
 from kernelbayes.compare.pairs import (
-    GATHER,
     Variable,
     biased,
     hadamard_rows,
+    jackknife,
     left_out,
     products,
     unbiased,
+    variable,
 )
 from kernelbayes.compare.random_features import Options
 from kernelbayes.compare.results import (
@@ -59,14 +60,16 @@ Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 def hsic_test(
     X: Any,
     Z: Any,
-    kernel_x: Kernel | None = None,
-    kernel_z: Kernel | None = None,
+    kernel_x: Kernel | Sequence[Kernel] | Literal["power"] | None = None,
+    kernel_z: Kernel | Sequence[Kernel] | Literal["power"] | None = None,
     permutations: int = 1000,
     rng: Rng = None,
     *,
     method: Method = "permutation",
     unbiased: bool = False,
+    weights: Any = None,
     level: float = 0.05,
+    split: float = 0.5,
     block_length: BlockLength = "auto",
     block_size: int | None = None,
     rank: int | None = None,
@@ -79,9 +82,11 @@ def hsic_test(
     ----------
     X, Z : points (n, ...)
         Pairs, at least 5, of any two spaces.
-    kernel_x, kernel_z : Kernel, optional
+    kernel_x, kernel_z : Kernel, sequence of kernels or "power", optional
         None means the Gaussian kernel with the median heuristic for numbers, Delta for anything
-        else.
+        else. From sequences (or, with "power", from Gaussian kernels of five bandwidths) the pair
+        with the largest estimated power is chosen on a share ``split`` of the pairs and the test
+        is made on the rest.
     permutations : int
         B: number of permutations, bootstrap draws or quantiles of the null distribution.
     rng : int, Generator or None
@@ -94,8 +99,12 @@ def hsic_test(
         features, O(n rank^2), weighted chi-square null.
     unbiased : bool
         The estimate of Song et al. (2012) instead; "linear" and "block" are always unbiased.
+    weights : array (n,), optional
+        Non-negative weights of the pairs, of any scale. For "permutation" and "wild".
     level : float
         For ``power_estimate``.
+    split : float
+        Share of the pairs spent on the choice of kernels.
     block_length : float, "auto" or None
         For "wild": memory of the multipliers in time steps; see :func:`mmd_test`.
     block_size : int, optional
@@ -114,6 +123,10 @@ def hsic_test(
     A constant variable has p-value 1 and a ``NumericalWarning``. The level of "gamma" is good
     unless n is tiny; that of "wild" is asymptotic in the number of independent stretches.
 
+    **Weights.** A permutation moves z and leaves each weight with its x: exact if z is independent
+    of the pair (x, weight), as when the weight is a function of x. For weights that depend on both
+    variables use ``method="wild"`` with ``block_length=None``, right for large samples.
+
     Examples
     --------
     >>> import numpy as np
@@ -128,15 +141,23 @@ def hsic_test(
     """
     check_options(permutations, level)
     generator = as_generator(rng)
+    details: dict[str, Any] = {"unbiased": unbiased}
     kernel_x = default_kernel(X) if kernel_x is None else kernel_x
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
+    if not (isinstance(kernel_x, Kernel) and isinstance(kernel_z, Kernel)):
+        if weights is not None:
+            raise ValueError("choosing kernels takes no weights; give one kernel for each variable")
+        X, Z, kernel_x, kernel_z, table = choose_kernels(X, Z, kernel_x, kernel_z, split, generator)
+        details |= table
     X, Z = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
     check_sizes(5, pairs=check_pairs(X=X, Z=Z))
+    options = Options(permutations, generator, level, block_size, rank, unbiased)
+    if weights is not None:
+        pair = kernel_x, kernel_z
+        return weighted.hsic(X, Z, weights, pair, method, options, block_length)
     if method in ("linear", "block", "features"):
-        options = Options(permutations, generator, level, block_size, rank, unbiased)
         return large.hsic(X, Z, (kernel_x, kernel_z), method, options)
     problem = Pairs.of(X, Z, kernel_x, kernel_z)
-    details: dict[str, Any] = {"unbiased": unbiased}
     if method == "permutation":
         statistic, null = problem.permuted(permutations, generator, unbiased)
         p = pvalue(statistic, null, problem.scale)
@@ -272,14 +293,3 @@ class Pairs:
             witness=self.witness(),
             details=details,
         )
-
-
-def variable(kernel: Kernel, points: Points) -> Variable:
-    """Gram matrix and diagonal of one variable; a factor if its rank pays for permutations."""
-    n = len(diag := diagonal(kernel, points))
-    return Variable(sample_gram(kernel, points, math.isqrt(GATHER * n)), diag)
-
-
-def jackknife(without: Floats) -> float:
-    """Jackknife standard error from the estimates with one pair left out."""
-    return float(np.sqrt((len(without) - 1) * np.var(without)))

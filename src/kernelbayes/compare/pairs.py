@@ -11,6 +11,7 @@ of L are gathered, n^2 each. Neither matrix is computed again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, threads_for
-from kernelbayes.compare.nulls import centred, centred_factor
+from kernelbayes.arrays import BLOCK_ENTRIES, Points, threads_for
+from kernelbayes.compare.nulls import centred, centred_factor, diagonal, sample_gram
 from kernelbayes.compare.results import Floats
+from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense, Factored, Gram, LowRank
 
 # Gathering one entry costs about as much as this many multiplications of a matrix product.
@@ -161,3 +163,14 @@ def hadamard_rows(x: Variable, z: Variable) -> Floats:
     if isinstance(x.gram, Factored) or isinstance(z.gram, Factored):
         raise ValueError("too many pairs for this method; use method='features' or 'block'")
     return np.asarray(np.einsum("ij,ij->i", x.gram.G, z.gram.G))  # type: ignore[attr-defined]
+
+
+def variable(kernel: Kernel, points: Points) -> Variable:
+    """Gram matrix and diagonal of one variable; a factor if its rank pays for permutations."""
+    n = len(diag := diagonal(kernel, points))
+    return Variable(sample_gram(kernel, points, math.isqrt(GATHER * n)), diag)
+
+
+def jackknife(without: Floats) -> float:
+    """Jackknife standard error from the estimates with one pair left out."""
+    return float(np.sqrt((len(without) - 1) * np.var(without)))

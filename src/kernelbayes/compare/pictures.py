@@ -54,7 +54,10 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
     """
     witness = result.witness
     if witness is None:
-        raise ValueError(f"method {result.method!r} keeps no witness; use method='permutation'")
+        raise ValueError(
+            f"method {result.method!r} keeps no witness; use method='permutation', 'gamma' or "
+            "'wild', on a random part of a sample too large for them"
+        )
     columns, names = _columns(witness)
     ax = _axes(ax)
     if columns.shape[1] == 1:

@@ -61,8 +61,8 @@ class TwoSamples:
         cls, X: Points, Y: Points, kernel: Kernel, weights_x: Any = None, weights_y: Any = None
     ) -> TwoSamples:
         """Pool two samples; points of weight zero are left out."""
-        X, first = _weighted(X, weights_x, "X")
-        Y, second = _weighted(Y, weights_y, "Y")
+        X, first = positive_weights(X, weights_x, "X")
+        Y, second = positive_weights(Y, weights_y, "Y")
         points = concatenate(X, Y)
         N = len(first) + len(second)
         gram = sample_gram(kernel, points, N // 8 if N >= FACTOR_FROM else 0)
@@ -238,7 +238,7 @@ def choose_kernel(
     return X_test, Y_test, kernels[best], {"chosen_from": table}
 
 
-def _weighted(points: Points, weights: Any, name: str) -> tuple[Points, Floats]:
+def positive_weights(points: Points, weights: Any, name: str) -> tuple[Points, Floats]:
     """Points of positive weight, and their weights with mean one."""
     n = count(points)
     if weights is None:
