@@ -128,6 +128,8 @@ INSTANCES = [
     Instance("spectrum-normalized", kb.Spectrum(3, normalized=True), strings()),
     Instance("custom", kb.Custom(_custom), vectors(1)),
     Instance("custom-diagonal", kb.Custom(_custom, lambda X: np.abs(X[:, 0]) + 1.0), vectors(1)),
+    Instance("warped", kb.Warped(kb.Gaussian(0.7)), vectors()),
+    Instance("warped-log", kb.Warped(kb.Laplace(0.7), "log", (0.5, 2.0)), vectors()),
     Instance("sum", kb.Gaussian(0.7) + kb.Linear(), vectors()),
     Instance("product", kb.Gaussian(0.7) * kb.Linear(), vectors()),
     Instance("scaled", 1e-12 * kb.Gaussian(0.7), vectors()),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.filters.holdout import cut
 
 
 def circling(rng, length):
@@ -20,25 +21,63 @@ def error(model):
     return float(np.mean(np.sum((model.filter(NEW).mean() - TRUTH) ** 2, axis=1)))
 
 
-def best(model):
-    return min(model.tuning_, key=lambda row: row["score"])
+def chosen(model):
+    (row,) = (row for row in model.tuning_ if row["chosen"])
+    return row
 
 
 def test_a_bad_start_is_left_behind():
     bad = kb.KernelBayesFilter(kb.Gaussian(20.0), kb.Gaussian(6.0), ridge=1.0, prior_ridge=0.1)
+    bad.set_params(rank=40)
     tuned = kb.tune(bad, X, Z, rng=0, budget=25)
     assert error(tuned) < 0.5 * error(bad.fit(X, Z))
-    assert len(tuned.tuning_) <= 25
-    assert best(tuned)["score"] < tuned.tuning_[0]["score"]
+    assert sum(row["steps"] for row in tuned.tuning_) <= 25 * len(X)
+    assert chosen(tuned)["score"] < tuned.tuning_[0]["score"]
 
 
-def test_the_best_row_is_what_is_fitted():
+def test_the_chosen_row_is_what_is_fitted():
     tuned = kb.tune(kb.KernelBayesFilter(), X, Z, rng=0, budget=6)
-    row = best(tuned)
+    row = chosen(tuned)
     assert tuned.ridge_ == pytest.approx(row["ridge"])
     assert tuned.prior_ridge_ == tuned.transition_ridge_ == pytest.approx(row["prior"])
     assert type(tuned.kernel_x_).__name__ == row["kernel_x"]
     assert tuned.kernel_z_ == kb.Gaussian.median(Z, scale=row["z"])
+    complete = [row for row in tuned.tuning_ if row["steps"] == len(X)]
+    assert row in complete
+    assert all(np.isfinite(row["score"]) == (row in complete) for row in tuned.tuning_)
+
+
+def test_poor_starts_are_given_up_early():
+    rng = np.random.default_rng(5)
+    x, z = circling(rng, 240)
+    tuned = kb.tune(kb.KernelBayesFilter(rank=30), x, z, rng=0, budget=8)
+    assert any(row["steps"] < len(x) for row in tuned.tuning_)
+    assert sum(row["steps"] for row in tuned.tuning_) <= 8 * len(x)
+
+
+def test_what_is_set_is_where_the_search_starts():
+    model = kb.KernelBayesFilter(kernel_z=kb.Gaussian(0.4), ridge=0.02, rank=30)
+    tuned = kb.tune(model, X, Z, rng=0, budget=8)
+    starts = [row for row in tuned.tuning_ if row["kernel_x"] == "Gaussian"][:3]
+    assert {row["z"] for row in starts} == {1.0}
+    assert {row["ridge"] for row in starts} == {0.02}
+    assert len({row["x"] for row in starts}) > 1
+
+
+def test_the_sign_is_dropped_where_only_the_size_says_something():
+    def moved(z, rng, control=None):
+        return 0.9 * z + rng.normal(size=z.shape)
+
+    rng = np.random.default_rng(6)
+    z = np.zeros((200, 1))
+    for t in range(1, len(z)):
+        z[t] = moved(z[t - 1], rng)
+    x = np.exp(z) * rng.choice([-1.0, 1.0], size=z.shape) * rng.uniform(0.8, 1.2, size=z.shape)
+    model = kb.KernelMonteCarloFilter(moved, z, picks=20, particles=60, rank=30, rng=0)
+    tuned = kb.tune(model, x, z, rng=0, budget=8)
+    assert chosen(tuned)["kernel_x"] == "Warped log"
+    assert isinstance(tuned.kernel_x_, kb.Warped)
+    assert np.isfinite(tuned.filter(np.array([[0.0], [1e300], [-1.0]])).mean()).all()
 
 
 def test_the_same_seed_gives_the_same_model():
@@ -122,3 +161,13 @@ def test_means_of_parts_know_the_circle():
     found = kb.embed({"where": points[:, 0], "when": points[:, 1]}, named).mean()
     np.testing.assert_allclose(found["where"], [2.0])
     np.testing.assert_allclose(found["when"], [0.0], atol=1e-9)
+
+
+def test_parts_are_blocks_of_sequences_in_the_order_given():
+    lengths = (10, 40, 1, 30, 20, 25)
+    sequences = [np.full((n, 1), float(i)) for i, n in enumerate(lengths)]
+    groups = cut(sequences, sequences, None, 2, kb.KernelBayesFilter())
+    assert [[part.X[0, 0] for part in group] for group in groups] == [[0, 1], [3, 4, 5], [2]]
+    whole = np.arange(12.0)[:, None]
+    groups = cut(whole, whole, None, 3, kb.KernelBayesFilter())
+    assert [group[0].X[0, 0] for group in groups] == [0.0, 4.0, 8.0]

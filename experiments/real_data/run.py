@@ -15,16 +15,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
 from baselines import (  # noqa: E402
     NEIGHBOURS,
-    choose,
     distance,
     halves,
-    nearest_neighbours,
     tuned_neighbours,
     tuned_regression,
 )
@@ -35,7 +34,8 @@ from kernelbayes import KernelBayesFilter, tune  # noqa: E402
 
 FILTER, NEAREST = "kernel Bayes filter, tuned", "nearest neighbours, tuned"
 BARS = {"bluetooth": 0.25, "place cells": 0.20}  # below the nearest neighbours
-RANK, PRINTS = 300, 5040
+PARTS = 4  # left out in turn by the search
+PRINTS, TUNED_PRINTS = 5040, 500  # the search sees a part of the prints, the filter all
 
 
 def _mean_distance(beliefs, Z):
@@ -49,30 +49,36 @@ def _mean_distance(beliefs, Z):
 def neighbours_of_walk(walks, X, Z, new):
     """Nearest neighbours; k and the filling chosen by leaving out each training walk in turn."""
     means = column_means(X, *(x for x, _ in walks))
+    ks = np.array([k for k in NEIGHBOURS if k >= 5])
 
-    def predict(kept, k, fill, wanted):
+    def predict(kept, fill, wanted):
+        """Estimates (k, T, 2) for all numbers of neighbours, from one search."""
         values = means if fill == "mean" else fill
-        xs = np.concatenate([X, *(x for x, _ in kept)])
+        xs = filled(np.concatenate([X, *(x for x, _ in kept)]), values)
         zs = np.concatenate([Z, *(z for _, z in kept)])
-        return nearest_neighbours(filled(xs, values), zs, filled(wanted, values), k)
+        index = NearestNeighbors(n_neighbors=ks[-1]).fit(xs)
+        near = zs[index.kneighbors(filled(wanted, values), return_distance=False)]
+        return np.moveaxis(np.cumsum(near, axis=1)[:, ks - 1] / ks[:, None], 1, 0)
 
-    def score(k, fill):
+    def scores(fill):
         return sum(
-            np.sum(distance(predict(walks[:i] + walks[i + 1 :], k, fill, x), z))
+            np.linalg.norm(predict(walks[:i] + walks[i + 1 :], fill, x) - z, axis=2).sum(axis=1)
             for i, (x, z) in enumerate(walks)
         )
 
-    grid = [(k, fill) for k in NEIGHBOURS if k >= 5 for fill in ("mean", -100.0, -90.0)]
-    return predict(walks, *choose(grid, score), new)
+    table = {fill: scores(fill) for fill in ("mean", -100.0, -90.0)}
+    fill = min(table, key=lambda fill: table[fill].min())
+    return predict(walks, fill, new)[np.argmin(table[fill])]
 
 
 def regression_of_walk(walks, X, Z, new):
-    """Kernel regression on walks and a part of the prints; chosen by leaving one walk out."""
+    """Kernel regression on every fourth frame and some prints; chosen by leaving walks out."""
     means = column_means(X, *(x for x, _ in walks))
-    some = slice(None, None, -(-len(X) // 500))
-    walk = np.repeat(np.arange(len(walks)), [len(x) for x, _ in walks])
-    xs = filled(np.concatenate([*(x for x, _ in walks), X[some]]), means)
-    zs = np.concatenate([*(z for _, z in walks), Z[some]])
+    some = slice(None, None, -(-len(X) // 200))
+    frames = [(x[::4], z[::4]) for x, z in walks]
+    walk = np.repeat(np.arange(len(walks)), [len(x) for x, _ in frames])
+    xs = filled(np.concatenate([*(x for x, _ in frames), X[some]]), means)
+    zs = np.concatenate([*(z for _, z in frames), Z[some]])
     prints = np.arange(len(walk), len(xs))
     folds = [
         (np.r_[np.flatnonzero(walk % 3 != i), prints], np.flatnonzero(walk % 3 == i))
@@ -89,19 +95,18 @@ def one_walk(held_out, prints, budget, seed):
     X, Z = data.X[chosen], data.Z[chosen]
     new, truth = data.walks[held_out]
     means = column_means(X, *(x for x, _ in walks))
-    # Training frames are filled; a test frame conditions on the receivers that heard it.
     xs = [filled(x, means) for x, _ in walks] + list(filled(X, means)[:, None])
     zs = [z for _, z in walks] + list(Z[:, None])
+    some = len(walks) + TUNED_PRINTS
     fitted = tune(
-        KernelBayesFilter(rank=RANK, rng=seed), xs, zs,
-        loss=_mean_distance, budget=budget, rng=seed, progress=False,
-    )  # fmt: skip
+        KernelBayesFilter(rank=200, rng=seed), xs[:some], zs[:some],
+        loss=_mean_distance, parts=PARTS, budget=budget, rng=seed, progress=False,
+    ).fit(xs, zs)  # fmt: skip
     found = {
         "constant": np.broadcast_to(np.concatenate(zs).mean(axis=0), truth.shape),
         NEAREST: neighbours_of_walk(walks, X, Z, new),
         "kernel regression, tuned": regression_of_walk(walks, X, Z, new),
         FILTER: fitted.filter(filled(new, means)).mean(),
-        "  receivers present only": fitted.filter(new).mean(),
     }
     return [
         ("bluetooth", data.names[held_out], frame, method, float(error))
@@ -121,8 +126,8 @@ def cells(budget, seed, shortest=6):
     new, truth = (np.concatenate(part) for part in zip(*test, strict=True))
     folds = halves(len(X))
     fitted = tune(
-        KernelBayesFilter(rank=RANK, rng=seed), *map(list, zip(*data.train, strict=True)),
-        loss=_mean_distance, budget=budget, rng=seed, progress=False,
+        KernelBayesFilter(rank=300, rng=seed), *map(list, zip(*data.train, strict=True)),
+        loss=_mean_distance, parts=PARTS, budget=budget, rng=seed, progress=False,
     )  # fmt: skip
     found = {
         "constant": np.broadcast_to(Z.mean(axis=0), truth.shape),
@@ -162,12 +167,12 @@ def main():
     if not FOLDER.is_dir():
         print("the data are not here: nothing to do")
         return 0
-    walks, prints, budget = (range(9), PRINTS, 25) if given.full else ((1,), 1000, 8)
-    tasks = [("bluetooth", i, prints, budget, given.first) for i in walks]
-    tasks += [("place cells", budget, given.first)]
+    walks, prints = (range(9), PRINTS) if given.full else ((1,), 1000)
+    tasks = [("place cells", 16 if given.full else 8, given.first)]
+    tasks += [("bluetooth", i, prints, 10 if given.full else 8, given.first) for i in walks]
     tasks = [task for task in tasks if given.only in (None, task[0])]
     start = time.perf_counter()
-    rows = compute(one_task, tasks, given.jobs)
+    rows = compute(one_task, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
     pooled = summary([(p, "all", run, method, e) for p, _, run, method, e in rows])
     print(f"mean error over all frames; {time.perf_counter() - start:.0f} s\n")
     for problem in dict.fromkeys(task[0] for task in tasks):

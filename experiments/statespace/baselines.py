@@ -125,15 +125,19 @@ def knn_log_likelihood(X, Z, k, bandwidth):
     return score
 
 
-def gp_log_likelihood(X, Z, rng):
-    """Likelihood of GP-PF: independent Gaussian processes from z to every coordinate of x."""
+def gp_log_likelihood(X, Z, rng, pairs=300):
+    """Likelihood of GP-PF: independent Gaussian processes from z to every coordinate of x.
+
+    The marginal likelihood is maximised on some of the pairs; all of them are then conditioned on.
+    """
     kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1, (1e-8, 1e5))
-    fits = [
-        GaussianProcessRegressor(
-            kernel, normalize_y=True, random_state=int(rng.integers(2**31))
-        ).fit(Z, x)
-        for x in X.T
-    ]
+    some = rng.permutation(len(Z))[:pairs]
+    fits = []
+    for x in X.T:
+        first = GaussianProcessRegressor(kernel, normalize_y=True).fit(Z[some], x[some])
+        fits.append(
+            GaussianProcessRegressor(first.kernel_, optimizer=None, normalize_y=True).fit(Z, x)
+        )
     grid = None
     if Z.shape[1] == 1:  # one state dimension: predict once, on a grid
         low, high = Z.min() - 3.0 * Z.std(), Z.max() + 3.0 * Z.std()
@@ -225,10 +229,13 @@ def tuned_regression(X, Z, new, folds, error=squared):
     return kernel_regression(X, Z, new, SCALES[i], [RIDGES[j]])[0], (SCALES[i], RIDGES[j])
 
 
-def tuned_knn_filter(train, test, model, rng, particles=5000):
-    """kNN-PF; k and the bandwidth of the state are chosen on the halves of the training part."""
+def tuned_knn_filter(train, test, model, rng, particles=5000, steps=200):
+    """kNN-PF; k and the bandwidth of the state are chosen on the halves of the training part.
+
+    Of each half, the first 200 steps are filtered.
+    """
     spread = np.std(train.Z)
-    folds = halves(len(train.X))
+    folds = [(a, b[:steps]) for a, b in halves(len(train.X))]
 
     def run(a, b, k, share, size):
         learned = knn_log_likelihood(train.X[a], train.Z[a], k, share * spread)

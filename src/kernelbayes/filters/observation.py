@@ -20,7 +20,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import Array, Points, count, namespace, row_blocks, take, to_numpy
 from kernelbayes.conditional import nearest_similarity
 from kernelbayes.features import Fourier, Landmarks, nystrom, pivoted_cholesky
-from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial
+from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial, Warped
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
 from kernelbayes.kernels.stationary import Periodic, _Bandwidth
 from kernelbayes.linalg import Dense, Factored, Gram, LowRank, gram
@@ -301,6 +301,13 @@ def _(kernel: Sum | Product, columns: tuple[int, ...]) -> Kernel:
 @restricted.register
 def _(kernel: Scaled, columns: tuple[int, ...]) -> Kernel:
     return Scaled(kernel.factor, restricted(kernel.kernel, columns))
+
+
+@restricted.register
+def _(kernel: Warped, columns: tuple[int, ...]) -> Kernel:
+    unit = kernel.unit
+    unit = tuple(unit[j] for j in columns) if isinstance(unit, tuple) else unit
+    return Warped(restricted(kernel.kernel, columns), kernel.transform, unit)
 
 
 @restricted.register

@@ -12,6 +12,7 @@ from kernelbayes.kernels.structured import (
     Trace,
 )
 from kernelbayes.kernels.vector import HistogramIntersection, Linear, Polynomial
+from kernelbayes.kernels.warped import Warped
 
 __all__ = [
     "Custom",
@@ -33,4 +34,5 @@ __all__ = [
     "Spectrum",
     "Sum",
     "Trace",
+    "Warped",
 ]
