@@ -50,7 +50,7 @@ def main():
         ("KBR13", p, s, run) for run in seeds for s in sizes for p in ("rotation", "oscillatory")
     ]
     start = time.perf_counter()
-    rows = compute(one_run, tasks, given.jobs)
+    rows = compute(one_run, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
     table = summary(rows)
     print(f"mean (standard error) of {runs} runs; {time.perf_counter() - start:.0f} s")
     print("right: above the particle filter with the true model\n")

@@ -35,6 +35,7 @@ from kernelbayes import KernelBayesFilter, KernelMonteCarloFilter, tune  # noqa:
 
 LIMIT = "particle filter, true model"
 BAR, BAR_SIZE = 0.10, 1000
+RANK, BUDGET = 100, 10
 BARRED = ("1a", "1b", "2a", "2b", "4a", "4b")  # 3a and 3b are reported
 
 
@@ -58,11 +59,13 @@ def one_run(name, size, run, length=100):
     if name[0] in "14":  # states and observations in the same units
         found["raw observation"] = test.X
     blank = {
-        "KMCF, tuned": KernelMonteCarloFilter(model.transition, model.initial, picks=50, rng=run),
-        "kernel Bayes filter, tuned": KernelBayesFilter(rng=run),
+        "KMCF, tuned": KernelMonteCarloFilter(
+            model.transition, model.initial, picks=50, rank=RANK, rng=run
+        ),
+        "kernel Bayes filter, tuned": KernelBayesFilter(rank=RANK, rng=run),
     }
     for method, untuned in blank.items():
-        fitted = tune(untuned, *pairs, train.controls, rng=run, progress=False)
+        fitted = tune(untuned, *pairs, train.controls, budget=BUDGET, rng=run, progress=False)
         found[method] = fitted.filter(test.X, test.controls).mean()
     return [
         (name, size, run, method, float(np.sqrt(np.mean(squared(estimate, test.Z)))))
@@ -96,9 +99,8 @@ def main():
     sizes = given.sizes or ((200, 400, 600, 800, 1000) if given.full else (200,))
     seeds = range(given.first, given.first + runs)
     start = time.perf_counter()
-    rows = compute(
-        one_run, [(m, s, run) for run in seeds for m in names for s in sizes], given.jobs
-    )
+    tasks = [(m, s, run) for run in seeds for m in names for s in sizes]
+    rows = compute(one_run, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
     table = summary(rows)
     print(f"mean (standard error) of {runs} runs; {time.perf_counter() - start:.0f} s")
     print("right: above the particle filter with the true model\n")
