@@ -47,10 +47,26 @@ from kernelbayes.kernels import (
     Spectrum,
     Sum,
     Trace,
+    Warped,
 )
 from kernelbayes.ratio import DensityRatio, density_ratio
 from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
 from kernelbayes.select import tune
+from kernelbayes.simulation import (
+    LikelihoodFree,
+    Posterior,
+    Posteriors,
+    Prior,
+    Simulations,
+    as_prior,
+    coverage,
+    infer,
+    pair_plot,
+    posterior_predictive,
+    reject_abc,
+    sbc,
+    simulate,
+)
 
 __version__ = "0.1.0.dev0"
 
@@ -75,6 +91,7 @@ __all__ = [
     "Spectrum",
     "Sum",
     "Trace",
+    "Warped",
     # finite features
     "Fourier",
     "Landmarks",
@@ -114,6 +131,20 @@ __all__ = [
     "KernelBayesFilter",
     "KernelMonteCarloFilter",
     "StepInfo",
+    # likelihood-free inference
+    "LikelihoodFree",
+    "Posterior",
+    "Posteriors",
+    "Prior",
+    "Simulations",
+    "as_prior",
+    "coverage",
+    "infer",
+    "pair_plot",
+    "posterior_predictive",
+    "reject_abc",
+    "sbc",
+    "simulate",
     # tests
     "KernelTestResult",
     "ci_test",

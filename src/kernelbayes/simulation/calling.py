@@ -1,0 +1,277 @@
+"""How a simulator is called: with or without a generator, one parameter or a batch at a time.
+
+Nobody should have to say which, so :func:`inspect_simulator` looks at the signature and tries. A
+simulator for one parameter may accept a batch by accident, and give all rows the same noise
+(``theta + rng.normal(size=2)``) or mix them (``theta.mean()``). Such a one is called with one
+parameter at a time: slower, never wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import to_numpy
+
+Floats = np.ndarray[Any, Any]
+Seed = np.random.SeedSequence
+Names = tuple[str, ...] | None
+RNG_NAMES = ("rng", "random_state", "generator", "seed", "random_generator")
+COPIES, KINDS = 4, 3  # the trial batch: three parameters, four times over
+CALLS = 20  # for one parameter, to see whether an output has noise; fewer if it is seen before
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What some simulations gave: for each an array, or the reason why it failed."""
+
+    rows: list[Floats | str]
+    names: Names = None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A simulator with its summary, and how both want to be called.
+
+    Attributes
+    ----------
+    simulator, summary : callables
+        The summary may be None.
+    vectorized, batch_summary : bool
+        Whether they take a batch.
+    drop : bool
+        Whether an exception is a failed simulation, or an error.
+    rng_argument : str or None
+        Name of the simulator's argument that takes the generator, "" for the second one.
+    """
+
+    simulator: Callable[..., Any]
+    summary: Callable[[Any], Any] | None = None
+    vectorized: bool = False
+    batch_summary: bool = False
+    drop: bool = True
+    rng_argument: str | None = ""
+
+    def raw(self, theta: Floats, seed: Seed) -> Any:
+        """Output of the simulator as it comes, for one parameter (d,) or a batch (b, d)."""
+        rng = np.random.default_rng(seed)
+        match self.rng_argument:
+            case None:
+                # It can only draw from NumPy's global stream: seeded here, left as it was after.
+                state = np.random.get_state()  # noqa: NPY002
+                np.random.seed(seed.generate_state(4))  # noqa: NPY002
+                try:
+                    return self.simulator(theta.copy())
+                finally:
+                    np.random.set_state(state)  # noqa: NPY002
+            case "":
+                return self.simulator(theta.copy(), rng)
+            case name:
+                return self.simulator(theta.copy(), **{name: rng})
+
+    def one(self, theta: Floats, seed: Seed) -> Outputs:
+        """One simulation at theta (d,)."""
+        try:
+            output = self.raw(theta, seed)
+            if output is None:
+                return Outputs(["the simulator returned None"])
+            row, names = as_row(output if self.summary is None else self.summary(output))
+        except Exception as error:
+            if not self.drop:
+                raise
+            return Outputs([f"{type(error).__name__}: {error}"])
+        return Outputs([row], names)
+
+    def batch(self, theta: Floats, seed: Seed) -> Outputs:
+        """One simulation at each row of theta (b, d); row by row should the batch raise."""
+        try:
+            rows, names = self._table(self.raw(theta, seed), len(theta))
+        except Exception:
+            if not self.drop or len(theta) == 1:
+                raise
+            seeds = seed.spawn(len(theta))
+            return join([self._alone(t[None], s) for t, s in zip(theta, seeds, strict=True)])
+        return Outputs(list(rows), names)
+
+    def _alone(self, theta: Floats, seed: Seed) -> Outputs:
+        try:
+            return self.batch(theta, seed)
+        except Exception as error:
+            return Outputs([f"{type(error).__name__}: {error}"])
+
+    def _table(self, output: Any, b: int) -> tuple[Floats, Names]:
+        """Summaries (b, ...) of the output of a batch."""
+        if self.summary is None:
+            return as_table(output, b)
+        if self.batch_summary:
+            return as_table(self.summary(output), b)
+        parts = [as_row(self.summary(x)) for x in as_table(output, b, flat=False)[0]]
+        return np.stack([row for row, _ in parts]), parts[0][1]
+
+
+def join(parts: Sequence[Outputs]) -> Outputs:
+    """Put the outputs of several calls together, in order."""
+    names = next((part.names for part in parts if part.names is not None), None)
+    return Outputs([row for part in parts for row in part.rows], names)
+
+
+def as_row(output: Any) -> tuple[Floats, Names]:
+    """Output of one simulation as floats (at least 1-d), and its names if it came as a dict."""
+    if isinstance(output, Mapping):
+        table, names = as_table({k: np.asarray(to_numpy(v))[None] for k, v in output.items()}, 1)
+        return table[0], names
+    return np.atleast_1d(_floats(output)), None
+
+
+def as_table(output: Any, b: int, flat: bool = True) -> tuple[Floats, Names]:
+    """Output of a batch as floats (b, ...), and its names if it came as a dict."""
+    if isinstance(output, Mapping):
+        parts = {str(k): as_table(v, b)[0].reshape(b, -1) for k, v in output.items()}
+        names = [
+            [k] if v.shape[1] == 1 else [f"{k}[{j}]" for j in range(v.shape[1])]
+            for k, v in parts.items()
+        ]
+        return np.concatenate(list(parts.values()), axis=1), tuple(n for k in names for n in k)
+    table = _floats(output)
+    if table.ndim == 0 or len(table) != b:
+        raise ValueError(
+            f"{b} parameters at once gave an output of shape {table.shape}, not ({b}, ...); pass "
+            "vectorized=False if the simulator takes one parameter at a time"
+        )
+    return table[:, None] if flat and table.ndim == 1 else table, None
+
+
+def inspect_simulator(
+    simulator: Callable[..., Any],
+    theta: Floats,
+    seed: Seed,
+    *,
+    summary: Callable[[Any], Any] | None = None,
+    vectorized: bool | None = None,
+    drop: bool = True,
+) -> Caller:
+    """Find out how a simulator and its summary are called.
+
+    Parameters
+    ----------
+    simulator, summary : callables
+    theta : array (k, d)
+        A few different parameters to try.
+    seed : SeedSequence
+    vectorized : bool, optional
+        Skips the trial of the simulator.
+    drop : bool
+        Passed on.
+
+    Returns
+    -------
+    Caller
+    """
+    if not callable(simulator):
+        raise TypeError(f"the simulator must be callable, got {type(simulator).__name__}")
+    if summary is not None and not callable(summary):
+        raise TypeError(f"the summary must be callable, got {type(summary).__name__}")
+    caller = Caller(simulator, summary, drop=drop, rng_argument=_rng_argument(simulator))
+    theta = np.resize(theta, (KINDS, theta.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of arguments it was not written for
+        if vectorized is None:
+            vectorized = _takes_batches(caller, theta, seed)
+        if not vectorized:
+            return caller
+        batch_summary = summary is not None and _summarises_batches(caller, theta, seed)
+    return replace(caller, vectorized=True, batch_summary=batch_summary)
+
+
+def _rng_argument(function: Callable[..., Any]) -> str | None:
+    """Name of the argument that takes the generator, "" for the second one, None for none."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return None
+    for name in RNG_NAMES:
+        if name in parameters:
+            return name
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+        return ""
+    positional = [
+        p
+        for p in parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    return "" if len(positional) > 1 else None
+
+
+def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
+    """Whether the simulator, given a batch, does for each row what it does for one parameter."""
+    first, *seeds = seed.spawn(1 + CALLS)
+    kinds = np.tile(theta, (COPIES, 1))
+    try:
+        together = as_table(caller.raw(kinds, first), len(kinds), flat=False)[0]
+    except Exception:
+        return False  # if one parameter at a time fails too, that error is the one to show
+    try:
+        alone = as_row(caller.raw(kinds[0], seeds[0]))[0]
+        if alone.shape == (together.shape[1:] or (1,)):
+            if _shared_noise(caller, kinds, together, seeds):
+                return False
+        elif alone.shape not in ((1, *together.shape[1:]), (len(theta[0]), *together.shape[1:])):
+            return False  # unless it takes one parameter for a batch of one, or its length for b
+    except Exception:
+        return True  # it works for batches only
+    return not _mixed(caller, kinds, together, first)
+
+
+def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[Seed]) -> bool:
+    """Whether a column varies from call to call, but not among equal rows of a batch."""
+    groups = together.reshape(COPIES, KINDS, -1)  # equal rows along the first axis
+    same = np.all((groups == groups[0]) | np.isnan(groups), axis=(0, 1))
+    if not np.any(same):
+        return False
+    # Columns without noise in the batch, then, had better be those without noise at all.
+    calls = (as_row(caller.raw(kinds[0], s))[0].ravel()[same] for s in seeds)
+    quiet = groups[0, 0][same]  # up to rounding: matrix products depend on the size of a batch
+    return any(not np.allclose(row, quiet, rtol=1e-9, atol=1e-12, equal_nan=True) for row in calls)
+
+
+def _mixed(caller: Caller, kinds: Floats, together: Floats, seed: Seed) -> bool:
+    """Whether another last row changes the rows before it, with the same random numbers."""
+    changed = kinds.copy()
+    changed[-1] = kinds[0]
+    again = Seed(seed.entropy, spawn_key=seed.spawn_key)
+    other = as_table(caller.raw(changed, again), len(kinds), flat=False)[0]
+    return not np.array_equal(other[:-1], together[:-1], equal_nan=True)
+
+
+def _summarises_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
+    """Whether the summary of a batch has the summaries of its members as rows."""
+    assert caller.summary is not None
+    output = caller.raw(theta, seed.spawn(1)[0])
+    if isinstance(output, Mapping):
+        return True  # the parts of a batch cannot be told apart before the summary
+    xs = as_table(output, len(theta), flat=False)[0]
+    try:
+        together = as_table(caller.summary(xs), len(xs))[0]
+        alone = [as_row(caller.summary(x))[0] for x in xs]
+    except Exception:
+        try:
+            as_row(caller.summary(xs[0]))
+        except Exception:
+            return True  # it works for batches only, if at all
+        return False
+    return all(
+        row.shape == whole.shape and np.allclose(row, whole, equal_nan=True)
+        for row, whole in zip(alone, together, strict=True)
+    )
+
+
+def _floats(values: Any) -> Floats:
+    array = np.asarray(to_numpy(values))
+    if array.dtype.kind not in "fiubO":  # NumPy would turn digits in strings into numbers
+        raise TypeError(f"simulations must be real numbers, got {array.dtype} values")
+    return array.astype(np.float64)

@@ -1,0 +1,159 @@
+r"""From data to parameters: simulations near the observation, moved to where it is.
+
+Weights, and one way to move the simulations, or none:
+
+- weights: simulations close to the observation count more. "Close" is in coordinates of the data,
+  or in those of what was learned about the parameters from them (predicted means, and predicted
+  squares and products). This is the conditional embedding of KBR13 eq. 19 with a wide ridge and a
+  bandwidth that adapts to the density of simulations: a share of them has weight.
+- linear: near simulations are moved along a weighted linear regression on the coordinates in which
+  they are near (Beaumont et al. 2002), which mends what the kernel regression got wrong locally;
+- location: each simulation's parameters are moved by the difference of the regression's predictions
+  at the observation and at its own data (Blum and Francois 2010, in kernel form),
+  :math:`\theta_i + f(x_o) - f(x_i)`, with left-out predictions at :math:`x_i`;
+- scale: residuals are stretched by the ratio of predicted scales,
+  :math:`f(x_o) + (\theta_i - f(x_i))\, \sigma(x_o) / \sigma(x_i)`.
+
+What is left is smoothed (:mod:`kernelbayes.simulation.kde`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelbayes.simulation.abc import local_linear
+from kernelbayes.simulation.kde import squared_distances
+from kernelbayes.simulation.regression import Regression, refit, regress
+
+Floats = np.ndarray[Any, Any]
+Near = Literal["data", "mean", "moments"]
+Adjust = Literal["none", "linear", "location", "scale"]
+# The fewest simulations with weight.
+FEWEST = 20
+# Products of parameters are predicted up to this many parameters, squares beyond.
+PRODUCTS = 6
+# Predicted log variances are kept within these many powers of e of their mean.
+LOG_RANGE = 8.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How weights and points are made: what is near, which share of simulations, adjustment."""
+
+    near: Near
+    share: float
+    adjust: Adjust
+
+    def __str__(self) -> str:
+        close = "all simulations" if self.share >= 1 else f"nearest {self.share:.0%} by {self.near}"
+        return f"{close}, {'not adjusted' if self.adjust == 'none' else self.adjust}"
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """What was learned from simulations about parameters given data.
+
+    ``P`` (n, d) are the parameters' coordinates, ``X`` (n, p) those of the data, ``weights`` (n,)
+    what a simulation counts under the prior.
+    """
+
+    P: Floats
+    X: Floats
+    weights: Floats
+    moments: Regression
+    scales: Regression
+
+    @classmethod
+    def fit(
+        cls, P: Floats, X: Floats, rng: np.random.Generator, weights: Floats | None = None
+    ) -> Inverse:
+        """Learn from n simulations; weights sum to one."""
+        moments = regress(X, targets(P), rng, weights)
+        w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
+        logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
+        return cls(P, X, w, moments, refit(moments.basis, X, logs, weights))
+
+    def shares(self, X: Floats, recipe: Recipe) -> Floats:
+        """Weights (m, n) of the simulations for data X (m, p)."""
+        if recipe.share >= 1.0:
+            return np.tile(self.weights, (len(X), 1))
+        here, there = self._coordinates(X, recipe.near)
+        distances = np.sqrt(squared_distances(here, there))
+        k = min(max(round(recipe.share * len(there)), FEWEST), len(there) - 1)
+        reach = np.partition(distances, k, axis=1)[:, k]
+        W = _close(distances, reach[:, None]) * self.weights
+        sums = W.sum(axis=1, keepdims=True)
+        return np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), self.weights)
+
+    def _coordinates(self, X: Floats, near: Near) -> tuple[Floats, Floats]:
+        """Coordinates of data X (m, c) and of the simulations (n, c), in which some are near."""
+        if near == "data":
+            return X @ self.moments.metric, self.X @ self.moments.metric
+        width = self.P.shape[1] if near == "mean" else None
+        return self.moments(X)[:, :width], self.moments.left_out[:, :width]
+
+    def posterior(self, X: Floats, recipe: Recipe) -> Iterator[tuple[Floats, Floats]]:
+        """Coordinates (k, d) and weights (k,) for each of the data X (m, p)."""
+        if recipe.adjust == "linear":
+            here, there = self._coordinates(X, recipe.near)
+            for w, at in zip(self.shares(X, recipe), here, strict=True):
+                used = np.flatnonzero(w)
+                offsets = there[used] - at
+                enough = len(used) > 2 * (offsets.shape[1] + 1)
+                P = self.P[used]
+                yield local_linear(P, offsets, w[used]) if enough else P, w[used]
+            return
+        for w, points in zip(self.shares(X, recipe), self.moved(X, recipe), strict=True):
+            used = np.flatnonzero(w)
+            yield points(used), w[used]
+
+    def moved(self, X: Floats, recipe: Recipe) -> Iterator[Callable[[Floats], Floats]]:
+        """Functions from rows (k,) to these simulations' coordinates (k, d), moved to each of X."""
+        if recipe.adjust == "none":
+            yield from (self.P.__getitem__ for _ in X)
+            return
+        d = self.P.shape[1]
+        residuals = self.P - self.moments.left_out[:, :d]
+        centres, stretch = self.moments(X)[:, :d], np.ones((len(X), d))
+        if recipe.adjust == "scale":
+            residuals = residuals / deviation(self.scales.left_out)
+            stretch = deviation(self.scales(X))
+        for centre, s in zip(centres, stretch, strict=True):
+            yield partial(_stretched, residuals, centre, s)
+
+
+def _stretched(residuals: Floats, centre: Floats, scale: Floats, rows: Floats) -> Floats:
+    return np.asarray(centre + scale * residuals[rows])
+
+
+def _close(distances: Floats, reach: Floats) -> Floats:
+    """Epanechnikov's weights; where all that is within reach lies at the same distance, equal."""
+    W = np.maximum(0.0, 1.0 - (distances / np.where(reach > 0, reach, 1.0)) ** 2)
+    tied = (reach <= 0) | (W.sum(axis=1, keepdims=True) <= 0)
+    return np.where(tied, distances <= reach, W)
+
+
+def targets(P: Floats) -> Floats:
+    """Parameters, then their squares and products, each standardised: (n, q)."""
+    d = P.shape[1]
+    rows, columns = np.triu_indices(d) if d <= PRODUCTS else (np.arange(d), np.arange(d))
+    pairs = P[:, rows] * P[:, columns]
+    spread = pairs.std(axis=0)
+    return np.hstack([P, (pairs - pairs.mean(axis=0)) / np.where(spread > 0, spread, 1.0)])
+
+
+def log_squares(residuals: Floats, weights: Floats) -> Floats:
+    """Centred logarithms of squared residuals, floored far below their mean."""
+    squares = residuals**2
+    logs = np.log(squares + 1e-6 * (weights @ squares) + np.finfo(float).tiny)
+    return np.asarray(logs - weights @ logs)
+
+
+def deviation(logs: Floats) -> Floats:
+    """Relative standard deviations from predicted log squares."""
+    return np.exp(0.5 * np.clip(logs, -LOG_RANGE, LOG_RANGE))

@@ -1,0 +1,157 @@
+r"""Smoothed weighted samples: where draws and densities of a posterior come from.
+
+A Gaussian of covariance h^2 S sits at each point, S the sample's covariance. The points are first
+shrunk towards the mean by a = sqrt(1 - h^2) (West 1993), so that the smoothed sample has the
+covariance of the points,
+
+.. math:: p(\theta) = \sum_i w_i N(\theta; m + a (\theta_i - m), h^2 S).
+
+The share h is the same for all points, or follows the distance of each to its neighbours, so that
+dense parts stay sharp. With h near one this is the Gaussian of the sample's mean and covariance,
+with h small the sample itself. Coordinates that take separate values are neither shrunk nor
+smoothed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from sklearn.neighbors import NearestNeighbors
+
+from kernelbayes.arrays import row_blocks
+
+Floats = np.ndarray[Any, Any]
+# Added to the covariance, relative to its mean variance, so that flat samples have a density.
+JITTER = 1e-9
+NARROWEST, WIDEST = 1e-4, 0.95
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How widely points are smoothed.
+
+    ``h`` is a share of the sample's standard deviation; with ``neighbours`` that of a typical
+    point, and that of others is in proportion to the distance to their neighbour of that number.
+    """
+
+    h: float
+    neighbours: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """A weighted sample (n, d), smoothed by shares h, a number or (n,), of its own covariance."""
+
+    points: Floats
+    weights: Floats
+    h: Any
+    discrete: Floats
+
+    @classmethod
+    def by(cls, points: Floats, weights: Floats, how: Smoothing, discrete: Floats) -> Smoothed:
+        """Smooth as told."""
+        if not how.neighbours:
+            return cls(points, weights, how.h, discrete)
+        blank = cls(points, weights, 0.5, discrete)
+        return replace(blank, h=local_shares(blank.whitened, how))
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Mean of the continuous coordinates, (c,)."""
+        return np.asarray(self.weights @ self._free)
+
+    @cached_property
+    def factor(self) -> Floats:
+        """Cholesky factor of the covariance of the continuous coordinates, (c, c)."""
+        return covariance_factor(self._free - self.mean, self.weights)
+
+    @cached_property
+    def whitened(self) -> Floats:
+        """Continuous coordinates of mean zero and unit covariance, (n, c)."""
+        return self.whiten(self._free)
+
+    @property
+    def _free(self) -> Floats:
+        return self.points[:, ~self.discrete]
+
+    def draw(self, m: int, rng: np.random.Generator) -> Floats:
+        """Independent draws (m, d)."""
+        rows = rng.choice(len(self.weights), size=m, p=self.weights)
+        h = np.broadcast_to(self.h, len(self.weights))[rows][:, None]
+        z = np.sqrt(1.0 - h**2) * self.whitened[rows]
+        z += h * rng.normal(size=z.shape)
+        drawn = self.points[rows]
+        drawn[:, ~self.discrete] = self.mean + z @ self.factor.T
+        return drawn
+
+    def log_density(self, T: Floats) -> Floats:
+        """Log density (m,) at T (m, d): a density in the continuous, a mass in the others."""
+        used = self.weights > 0
+        h = np.broadcast_to(self.h, len(used))[used]
+        centres = np.sqrt(1.0 - h**2)[:, None] * self.whitened[used]
+        queries = self.whiten(T[:, ~self.discrete])
+        c = centres.shape[1]
+        logs = np.log(self.weights[used]) - c * np.log(h)
+        labels, asked = self.points[used][:, self.discrete], T[:, self.discrete]
+        found = np.empty(len(T))
+        for rows in row_blocks(len(T), len(logs)):
+            D = squared_distances(queries[rows], centres)
+            D *= -0.5 / h**2
+            D += logs
+            if labels.shape[1]:
+                D[np.any(asked[rows][:, None] != labels[None], axis=2)] = -np.inf
+            found[rows] = log_sum(D)
+        volume = 0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal()))
+        return np.asarray(found - volume)
+
+    def whiten(self, X: Floats) -> Floats:
+        """Coordinates of X (m, c) in which the sample has unit covariance."""
+        solved = scipy.linalg.solve_triangular(
+            self.factor, (X - self.mean).T, lower=True, check_finite=False
+        )
+        return np.asarray(solved.T)
+
+
+def local_shares(Z: Floats, how: Smoothing, widest: float = WIDEST) -> Floats:
+    """Shares (n,) of whitened points (n, c), in proportion to the distance to a neighbour."""
+    k = min(how.neighbours, len(Z) - 1)
+    if k < 1 or Z.shape[1] == 0:
+        return np.full(len(Z), min(how.h, widest))
+    distances = neighbour_distances(Z, k)
+    typical = max(float(np.median(distances)), np.finfo(float).tiny)
+    return np.clip(how.h * distances / typical, NARROWEST, widest)
+
+
+def neighbour_distances(Z: Floats, k: int) -> Floats:
+    """Distance (n,) of each point to its k-th neighbour."""
+    found = NearestNeighbors(n_neighbors=k + 1).fit(Z).kneighbors(Z)[0]
+    return np.asarray(found[:, k])
+
+
+def squared_distances(A: Floats, B: Floats) -> Floats:
+    """Squared distances (n, m) between rows, by one matrix product."""
+    D = A @ (-2.0 * B.T)
+    D += np.einsum("ij,ij->i", A, A)[:, None]
+    D += np.einsum("ij,ij->i", B, B)
+    return np.asarray(np.maximum(D, 0.0, out=D))
+
+
+def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
+    """Cholesky factor of the weighted covariance of deviations (n, c) from their mean."""
+    S = (deviations * weights[:, None]).T @ deviations
+    c = len(S)
+    level = max(float(np.trace(S)) / max(c, 1), np.finfo(float).tiny)
+    S[np.arange(c), np.arange(c)] += JITTER * level
+    return np.asarray(np.linalg.cholesky(S))
+
+
+def log_sum(exponents: Floats) -> Floats:
+    """Log of the sum of exponentials along rows; -inf for a row of -inf. Overwrites its input."""
+    top = exponents.max(axis=1)
+    exponents -= np.where(np.isfinite(top), top, 0.0)[:, None]
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.exp(exponents, out=exponents).sum(axis=1)))

@@ -1,0 +1,363 @@
+"""Likelihood-free inference that is fitted once and asked for many observations."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.metrics.pairwise import euclidean_distances
+
+from kernelbayes.arrays import (
+    NumericalWarning,
+    Rng,
+    as_array,
+    as_generator,
+    as_vectors,
+    column_names,
+    to_numpy,
+)
+from kernelbayes.decode.base import LEAST_MASS, LEAST_SHARE
+from kernelbayes.kernels import Gaussian
+from kernelbayes.ratio import density_ratio
+from kernelbayes.select import progress_bar
+from kernelbayes.simulation.choice import Score
+from kernelbayes.simulation.kde import Smoothing
+from kernelbayes.simulation.posterior import Posterior, Posteriors, make_posterior
+from kernelbayes.simulation.priors import Prior, as_prior
+from kernelbayes.simulation.transform import Data, Space
+from kernelbayes.simulation.variants import METHODS, RULES, Learner, candidates, choose
+
+Floats = np.ndarray[Any, Any]
+Method = Literal["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]
+# An observation further from the simulations than all but this share of them is pointed out.
+UNSEEN = 0.005
+ADJUSTS = ("auto", "none", "linear", "location", "scale")
+FEWEST_SIMULATIONS = 20
+# Data are at most this many scales away, so that squares of them are finite.
+FARTHEST = 1e6
+# Adjusted points leave the range of the simulated parameters by at most this many ranges.
+BEYOND = 1.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a posterior was made.
+
+    Attributes
+    ----------
+    method : str
+        The variant, in words.
+    n_simulations, failed : int
+        Simulations used, and those dropped because they had NaN or infinite data.
+    ess : float
+        Effective sample size of the posterior's weights.
+    support : float
+        Share of the simulations that are as far from all others as the observation is from them.
+        Near zero: the simulator hardly makes such data, and the posterior is an extrapolation.
+    model, simulations
+        What was fitted, and to what, if the posterior comes from :func:`~kernelbayes.infer`.
+    """
+
+    method: str
+    n_simulations: int
+    failed: int
+    ess: float
+    support: float
+    model: Any = field(default=None, repr=False)
+    simulations: Any = field(default=None, repr=False)
+
+
+class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
+    r"""Posteriors from simulations (theta_i, x_i), for any number of observations.
+
+    Parameters
+    ----------
+    prior : optional
+        The distribution theta was drawn from: scipy.stats distributions, a list or dict of them,
+        anything with ``.sample`` or ``.rvs``, a function ``(n, rng)``, or draws. It says where
+        parameters may be; without it they may be anywhere, and the sample is the prior.
+    method : str
+        "auto" chooses among variants by a score on left-out simulations. "cme": conditional
+        embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
+        importance-weighted. "adjusted": near simulations, moved by kernel regression of location
+        and scale. "likelihood": a likelihood learned by kernel regression.
+    adjust : {"auto", "none", "linear", "location", "scale"}
+        Regression adjustment on top of "cme", "kbr", "importance" and "adjusted": a local linear
+        one ("adjusted" only), or a kernel regression of location, or of location and scale.
+    score : {"log", "energy"}
+        What variants are chosen by.
+    rng : int, Generator or None
+    progress : bool, optional
+
+    Attributes
+    ----------
+    choice_ : list of dict
+        Variants tried, best first, with their scores.
+    variant_ : Variant
+        The one taken.
+    failed_ : int
+        Simulations dropped for NaN or infinite data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> from kernelbayes import LikelihoodFree
+    >>> rng = np.random.default_rng(0)
+    >>> theta = rng.normal(size=500)
+    >>> model = LikelihoodFree(stats.norm(), rng=0).fit(theta, rng.normal(theta))
+    >>> posterior = model.posterior(1.0)  # the exact one is N(1/2, 1/2)
+    >>> bool(abs(posterior.mean()[0] - 0.5) < 0.2)
+    True
+    >>> model.posterior([[0.0], [1.0], [2.0]]).mean().shape
+    (3, 1)
+    """
+
+    def __init__(
+        self,
+        prior: Any = None,
+        method: Method = "auto",
+        adjust: str = "auto",
+        score: Score = "log",
+        rng: Rng = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.prior = prior
+        self.method = method
+        self.adjust = adjust
+        self.score = score
+        self.rng = rng
+        self.progress = progress
+
+    def fit(self, theta: Any, x: Any, weights: Any = None) -> Self:
+        """Learn from n simulations.
+
+        Parameters
+        ----------
+        theta : array or frame (n, d)
+        x : array or frame (n, p), or (n, k, p)
+            Data or summaries; with three axes, n data sets of k iid rows. Simulations with NaN or
+            infinite data are dropped, with a warning.
+        weights : array (n,), optional
+            What each simulation counts, if theta was not drawn from the prior: prior density over
+            proposal density.
+        """
+        self._check_arguments()
+        rng = as_generator(self.rng)
+        self._read(theta, x, weights)
+        self.data_ = Data.of(self.x_, rng)
+        self.space_ = Space.of(self.theta_, self.prior_)
+        spread = self.theta_.std(axis=0)
+        distance = float(Gaussian.median(self.theta_ / np.where(spread > 0, spread, 1.0)).bandwidth)  # type: ignore[arg-type]
+        self.kernel_ = Gaussian(tuple(distance * np.where(spread > 0, spread, 1.0)))
+        learner = self._learner(self.weights_, self.prior_)
+        tried = candidates(self.method, self.adjust, learner)
+        with progress_bar(len(tried), "choosing", self.progress) as bar:
+            self.variant_, self.choice_ = choose(tried, learner, self.score, rng, bar)
+        self.learner_ = learner.fitted(self.variant_, rng)
+        self._other: tuple[Any, Learner] | None = None
+        return self
+
+    def posterior(self, x: Any, prior: Any = None) -> Any:
+        """Posterior given an observation, or given each of many.
+
+        Parameters
+        ----------
+        x : one data set, shaped like a row of the simulations' x, or many (m, ...)
+        prior : optional
+            Another prior than the one simulated from: simulations are used again, weighted by the
+            ratio of the densities (estimated from draws if one of them is not known).
+
+        Returns
+        -------
+        Posterior, or Posteriors for many
+        """
+        if not hasattr(self, "learner_"):
+            raise ValueError("fit the model first: LikelihoodFree(prior).fit(theta, x)")
+        rows, single = self._rows(x)
+        learner = self.learner_ if prior is None else self._under(prior)
+        X, iid = self._vectors(rows)
+        support = self._support(X)
+        rng = self._generator()
+        found = [
+            self._posterior(sample, learner, far)
+            for sample, far in zip(
+                learner.posterior(self.variant_, X, iid, rng), support, strict=True
+            )
+        ]
+        return found[0] if single else Posteriors(found)
+
+    def _posterior(
+        self, sample: tuple[Floats, Floats, Smoothing | None], learner: Learner, far: float
+    ) -> Posterior:
+        points, weights, smoothing = sample
+        total = weights.sum()
+        if total > LEAST_MASS and total > LEAST_SHARE * np.abs(weights).sum():
+            weights = weights / total
+        else:  # a rule, far from all simulations: the prior is left
+            points = learner.P
+            weights = np.full(len(points), 1.0 / len(points))
+            weights = weights if learner.weights is None else learner.weights
+        if self.variant_.kind != "likelihood":
+            low, high = learner.P.min(axis=0), learner.P.max(axis=0)
+            points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
+        ess = float(1.0 / np.sum(weights**2))
+        report = Report(str(self.variant_), len(self.theta_), self.failed_, ess, float(far))
+        return make_posterior(
+            self.space_.parameters(points)
+            if learner.prior is None
+            else learner.prior.project(self.space_.parameters(points)),
+            weights,
+            learner.prior,
+            report,
+            self.names_,
+            kernel=self.kernel_,
+            space=self.space_,
+            smoothing=smoothing,
+        )
+
+    def _check_arguments(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {self.method!r}")
+        if self.adjust not in ADJUSTS:
+            raise ValueError(f"adjust must be one of {ADJUSTS}, got {self.adjust!r}")
+        if self.adjust == "linear" and self.method in RULES:
+            raise ValueError("adjust='linear' needs near simulations: use method='adjusted'")
+        if self.score not in ("log", "energy"):
+            raise ValueError(f"score must be 'log' or 'energy', got {self.score!r}")
+
+    def _read(self, theta: Any, x: Any, weights: Any) -> None:
+        """Check and keep the simulations."""
+        self.prior_ = None if self.prior is None else as_prior(self.prior)
+        names = column_names(theta)
+        theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
+        x = np.asarray(to_numpy(as_array(x, "x")), dtype=np.float64)
+        x = x[:, None] if x.ndim == 1 else x
+        if x.ndim not in (2, 3):
+            raise ValueError(
+                f"x must be vectors (n, p) or data sets of iid rows (n, k, p), got shape {x.shape}"
+            )
+        if len(theta) != len(x):
+            raise ValueError(f"{len(theta)} parameters but {len(x)} data sets")
+        if self.prior_ is not None and self.prior_.dim != theta.shape[1]:
+            raise ValueError(
+                f"the prior has {self.prior_.dim} parameters, theta has {theta.shape[1]}"
+            )
+        self.names_ = names or (None if self.prior_ is None else self.prior_.names)
+        ok = np.all(np.isfinite(x.reshape(len(x), -1)), axis=1)
+        self.failed_ = int(np.sum(~ok))
+        if np.sum(ok) < FEWEST_SIMULATIONS:
+            raise ValueError(
+                f"{np.sum(ok)} simulations with finite data are too few; at least "
+                f"{FEWEST_SIMULATIONS} are needed, hundreds to be of use"
+            )
+        if self.failed_:
+            warnings.warn(
+                f"{self.failed_} of {len(ok)} simulations have NaN or infinite data and were "
+                "dropped; the prior is now the one given that the simulator works",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        self.theta_, self.x_ = theta[ok], x[ok]
+        self.weights_ = None if weights is None else _normalised(weights, ok)
+        if self.prior_ is not None and not np.all(self.prior_.inside(self.theta_)):
+            raise ValueError("some theta lie outside of the prior's support; check the prior")
+
+    def _learner(self, weights: Floats | None, prior: Prior | None) -> Learner:
+        P = self.space_.coordinates(self.theta_)
+        return Learner(P, *self._vectors(self.x_), weights, prior, self.space_)
+
+    def _vectors(self, x: Floats) -> tuple[Floats, Floats | None]:
+        """Coordinates (n, q) of data, and those of their rows (n, k, p) if they have iid rows."""
+        found = (self.data_(x), None if self.data_.rows is None else self.data_.rows(x))
+        X, rows = (None if U is None else np.clip(U, -FARTHEST, FARTHEST) for U in found)
+        return np.asarray(X), rows
+
+    def _rows(self, x: Any) -> tuple[Floats, bool]:
+        """Observations (m, ...) and whether there is only one."""
+        shape = self.x_.shape[1:]
+        rows = np.asarray(to_numpy(as_array(np.atleast_1d(x) if np.ndim(x) == 0 else x, "x")))
+        rows = np.asarray(rows, dtype=np.float64)
+        single = rows.shape == shape
+        if single:
+            rows = rows[None]
+        elif rows.ndim == 1 and shape == (1,):
+            rows = rows[:, None]
+        if rows.shape[1:] != shape:
+            raise ValueError(
+                f"an observation has shape {shape} as the simulations have, got {np.shape(x)}"
+            )
+        if not np.all(np.isfinite(rows)):
+            raise ValueError("the observation has NaN or infinite entries")
+        return rows, single
+
+    def _support(self, X: Floats) -> Floats:
+        """For each of X (m, q) the share of simulations that lie as far from the others."""
+        metric = self.learner_.metric
+        here, there = X @ metric, self.learner_.X @ metric
+        some = there[np.linspace(0, len(there) - 1, min(len(there), 500)).astype(int)]
+        second = np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1]
+        nearest = euclidean_distances(here, there).min(axis=1)
+        share = np.mean(second[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
+        if np.any(share < UNSEEN):
+            warnings.warn(
+                f"{np.sum(share < UNSEEN)} of {len(X)} observations are further from all "
+                "simulations than these are from one another: the simulator may not be able to "
+                "make such data, and the posterior is an extrapolation",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        return np.asarray(share)
+
+    def _under(self, prior: Any) -> Learner:
+        """Learner under another prior; the last one is kept."""
+        if self._other is not None and self._other[0] is prior:
+            return self._other[1]
+        new = as_prior(prior)
+        if new.dim != self.theta_.shape[1]:
+            raise ValueError(f"the prior has {new.dim} parameters, not {self.theta_.shape[1]}")
+        ratio = self._ratio(new)
+        base = np.full(len(ratio), 1.0 / len(ratio)) if self.weights_ is None else self.weights_
+        weights = base * ratio
+        ess = float(weights.sum() ** 2 / max(float(weights @ weights), np.finfo(float).tiny))
+        if ess < FEWEST_SIMULATIONS:
+            warnings.warn(
+                f"only {ess:.0f} simulations count under this prior: it lies where there are few; "
+                "simulate from it, or from a wider one",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        if weights.sum() <= 0:
+            raise ValueError("no simulation lies in the support of this prior")
+        learner = self._learner(weights / weights.sum(), new)
+        fitted = learner.fitted(self.variant_, self._generator())
+        self._other = (prior, fitted)
+        return fitted
+
+    def _generator(self) -> np.random.Generator:
+        """Random numbers of posteriors: the same ones for the same observation."""
+        return np.random.default_rng(self.rng if isinstance(self.rng, int) else 0)
+
+    def _ratio(self, new: Prior) -> Floats:
+        """Density of a new prior over the old one at the simulations' parameters, (n,)."""
+        old = self.prior_
+        if old is not None and old.has_density and new.has_density:
+            logs = new.log_density(self.theta_) - old.log_density(self.theta_)
+            top = logs.max()
+            return np.asarray(np.exp(logs - top) if np.isfinite(top) else np.zeros(len(logs)))
+        drawn = self.space_.coordinates(new.sample(max(len(self.theta_), 2000), 0))
+        P = self.space_.coordinates(self.theta_)
+        ratio = density_ratio(drawn, P, Gaussian.median(P, scale=0.5))
+        return np.asarray(np.maximum(ratio.at_denominator, 0.0))
+
+
+def _normalised(weights: Any, ok: Floats) -> Floats:
+    w = np.asarray(to_numpy(weights), dtype=float)
+    if w.shape != ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
+        raise ValueError(f"weights must be {len(ok)} finite numbers, zero or larger")
+    if w[ok].sum() <= 0:
+        raise ValueError("all simulations have weight zero")
+    return np.asarray(w[ok] / w[ok].sum())

@@ -1,0 +1,128 @@
+r"""Coordinates in which data and parameters are well behaved.
+
+Data: each column is centred at its median and divided by half the distance between its 16th and
+84th percentiles (the standard deviation of a normal sample), which one wild simulation cannot
+change. Columns whose tails reach far beyond that go through an inverse hyperbolic sine, a logarithm
+for large values of either sign. A data set of iid rows is summarised by its mean embedding: the
+averages over its rows of the coordinates, their products and random Fourier features.
+
+Parameters: a parameter that is bounded on one side only is replaced by the logarithm of its
+distance to the bound; others stay as they are. All are centred and scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import as_generator
+from kernelbayes.features import Fourier, fourier
+from kernelbayes.kernels import Gaussian
+from kernelbayes.simulation.bounds import bounded, unbounded
+from kernelbayes.simulation.priors import Prior
+
+Floats = np.ndarray[Any, Any]
+# A column is heavy-tailed if one per cent of its values are further out than this many scales.
+HEAVY = 4.0
+# Random features of the rows of an iid data set.
+ROW_FEATURES = 100
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Robust standardisation of the columns of a table (n, p)."""
+
+    centre: Floats
+    scale: Floats
+    heavy: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Columns:
+        """Fit to a table; a constant column keeps its units."""
+        low, centre, high = np.quantile(X, [0.16, 0.5, 0.84], axis=0)
+        spread = np.where(high > low, (high - low) / 2.0, X.std(axis=0))
+        scale = np.where(spread > 0, spread, 1.0)
+        far = np.quantile(np.abs(X - centre) / scale, 0.99, axis=0)
+        return cls(centre, scale, far > HEAVY)
+
+    def __call__(self, X: Floats) -> Floats:
+        """Standardise a table (n, p)."""
+        U = (X - self.centre) / self.scale
+        return np.where(self.heavy, np.arcsinh(3.0 * U) / np.arcsinh(3.0), U)
+
+
+@dataclass(frozen=True)
+class Data:
+    """From data sets to vectors: vectors as they are, sets of iid rows by their embedding."""
+
+    columns: Columns
+    rows: Columns | None = None
+    products: Floats | None = None
+    random: Fourier | None = None
+
+    @classmethod
+    def of(cls, x: Floats, rng: Any) -> Data:
+        """Fit to data (n, p), or (n, k, p) for n data sets of k iid rows."""
+        if x.ndim == 2:
+            return cls(Columns.of(x))
+        flat = x.reshape(-1, x.shape[2])
+        rows, generator = Columns.of(flat), as_generator(rng)
+        subset = rows(flat[generator.permutation(len(flat))[:2000]])
+        random = fourier(Gaussian.median(subset), x.shape[2], ROW_FEATURES, rng=generator)
+        products = np.stack(np.triu_indices(x.shape[2]))
+        blank = cls(Columns.of(np.zeros((1, 1))), rows, products, random)
+        return cls(Columns.of(blank._means(x)), rows, products, random)
+
+    def __call__(self, x: Floats) -> Floats:
+        """Vectors (n, q) of data (n, p) or (n, k, p)."""
+        return self.columns(x if self.rows is None else self._means(x))
+
+    def _means(self, x: Floats) -> Floats:
+        assert self.rows is not None
+        assert self.products is not None
+        assert self.random is not None
+        U = self.rows(x)
+        pairs = U[:, :, self.products[0]] * U[:, :, self.products[1]]
+        random = self.random.features(U.reshape(-1, U.shape[2]))
+        means = random.reshape(*U.shape[:2], -1).mean(axis=1)
+        return np.hstack([U.mean(axis=1), pairs.mean(axis=1), means])
+
+
+@dataclass(frozen=True)
+class Space:
+    """Coordinates of parameters: free of one-sided bounds, centred and scaled."""
+
+    low: Floats
+    high: Floats
+    centre: Floats
+    scale: Floats
+
+    @classmethod
+    def of(cls, theta: Floats, prior: Prior | None) -> Space:
+        """Fit to parameters (n, d) of a prior."""
+        d = theta.shape[1]
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        if prior is not None:
+            one_sided = (np.isfinite(prior.low) != np.isfinite(prior.high)) & ~prior.discrete
+            low = np.where(one_sided, prior.low, low)
+            high = np.where(one_sided, prior.high, high)
+        free = unbounded(theta, low, high)
+        spread = free.std(axis=0)
+        return cls(low, high, free.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+    def coordinates(self, theta: Floats) -> Floats:
+        """Coordinates (n, d) of parameters (n, d)."""
+        return (unbounded(theta, self.low, self.high) - self.centre) / self.scale
+
+    def parameters(self, P: Floats) -> Floats:
+        """Parameters (n, d) of coordinates (n, d)."""
+        return bounded(P * self.scale + self.centre, self.low, self.high)
+
+    def log_volume(self, theta: Floats) -> Floats:
+        """Log of the Jacobian determinant of the coordinates in the parameters, (n,)."""
+        free = unbounded(theta, self.low, self.high)
+        lower, upper = np.isfinite(self.low), np.isfinite(self.high)
+        logs = free[:, upper].sum(axis=1) - free[:, lower].sum(axis=1)
+        return np.asarray(logs - np.sum(np.log(self.scale)))

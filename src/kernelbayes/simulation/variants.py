@@ -1,0 +1,391 @@
+"""Variants of likelihood-free inference, and how one of them is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.conditional import ConditionalEmbedding
+from kernelbayes.decode.density import silverman_factor
+from kernelbayes.embedding import embed
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.kernels import Gaussian
+from kernelbayes.rules import BayesMethod
+from kernelbayes.simulation.choice import SMOOTHING, Judge, Sample, Score
+from kernelbayes.simulation.forward import (
+    Forward,
+    LogDensity,
+    Weighted,
+    importance_sample,
+    tempered,
+)
+from kernelbayes.simulation.inverse import Inverse, Recipe
+from kernelbayes.simulation.kde import WIDEST, Smoothed, Smoothing, neighbour_distances
+from kernelbayes.simulation.priors import Prior
+from kernelbayes.simulation.transform import Space
+
+Floats = np.ndarray[Any, Any]
+METHODS = ("auto", "cme", "kbr", "importance", "adjusted", "likelihood")
+RULES = ("cme", "kbr", "importance")
+# Shares of the simulations that are near; bandwidths of the rules in median distances.
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
+# Data of more coordinates than this get no likelihood of their own, only learned summaries do.
+LIKELIHOOD_COLUMNS = 30
+# Simulations left out to choose by: these many see all variants, those many the best of them.
+FIRST_LOOK, LEFT_OUT, FINALISTS = 40, 150, 6
+LIKELIHOOD_LOOK = 40
+# Draws and rounds of importance sampling: for a posterior, and while choosing.
+DRAWS, ROUNDS = 3000, 4
+QUICK_DRAWS, QUICK_ROUNDS = 600, 2
+PRIOR_DRAWS = 5000
+# Smoothing follows the distance to a neighbour; draws of proposals are smoothed by a share of it.
+NEIGHBOURS, GAP_NEIGHBOUR, GAP_SHARE = 10, 3, 0.5
+LOCAL_DIMENSIONS = 6  # beyond, all points are about equally far from their neighbours
+# Adjusted points outside of the prior's support are dropped, unless fewer than this share is left.
+LEAST_INSIDE = 0.05
+# Rules use low-rank factors above this many simulations.
+DENSE, RANK = 2000, 500
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way from an observation to a posterior."""
+
+    kind: str
+    recipe: Recipe
+    summary: str = ""
+    bandwidth: float = 1.0
+    smoothing: Smoothing | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "likelihood":
+            return f"likelihood of the {self.summary}"
+        if self.kind in RULES:
+            adjust = "" if self.recipe.adjust == "none" else f", {self.recipe.adjust} adjusted"
+            return f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}"
+        return str(self.recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Simulations in coordinates, and what was learned from them for a variant."""
+
+    P: Floats
+    X: Floats
+    rows: Floats | None
+    weights: Floats | None
+    prior: Prior | None
+    space: Space
+    inverse: Inverse | None = None
+    forward: Forward | None = None
+    rule: Any = None
+    prior_draws: Floats | None = field(default=None)
+
+    @property
+    def metric(self) -> Floats:
+        """Coordinates of the data in which distances matter."""
+        assert self.inverse is not None
+        return self.inverse.moments.metric
+
+    @property
+    def discrete(self) -> Floats:
+        """Which parameters take separate values."""
+        d = self.P.shape[1]
+        return np.zeros(d, dtype=bool) if self.prior is None else self.prior.discrete
+
+    def subset(self, rows: Floats) -> Learner:
+        """Learner of some of the simulations."""
+        weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
+        few = None if self.rows is None else self.rows[rows]
+        return replace(self, P=self.P[rows], X=self.X[rows], rows=few, weights=weights)
+
+    def fitted(self, variant: Variant, rng: np.random.Generator) -> Learner:
+        """Learn what the variant needs."""
+        inverse = self.inverse or Inverse.fit(self.P, self.X, rng, self.weights)
+        learner = replace(self, inverse=inverse)
+        if variant.kind == "likelihood":
+            drawn = learner._draw_prior(rng)
+            forward = Forward.fit(self.P, learner._summaries(variant.summary), rng)
+            return replace(learner, forward=forward, prior_draws=drawn)
+        if variant.kind in RULES:
+            return replace(learner, rule=learner._fit_rule(variant, rng))
+        return learner
+
+    def posterior(
+        self, variant: Variant, X: Floats, rows: Floats | None, rng: np.random.Generator
+    ) -> Iterator[tuple[Floats, Floats, Smoothing | None]]:
+        """Points (k, d), weights (k,) and smoothing given each of the data X (m, q).
+
+        ``rows`` (m, k, p) are the data sets' iid rows, if they have any.
+        """
+        if variant.kind == "likelihood":
+            for found in self._by_likelihood(variant, X, rows, rng):
+                if isinstance(found, Weighted):
+                    yield found.points, found.weights, spacing(found.points, found.weights)
+                else:
+                    yield *found, None
+            return
+        for points, weights in self.sample(variant, X):
+            yield points, weights, variant.smoothing
+
+    def sample(self, variant: Variant, X: Floats) -> Iterator[Sample]:
+        """Points (k, d) and weights (k,) by weights and adjustment, given each of X (m, q)."""
+        assert self.inverse is not None
+        if variant.kind in RULES:
+            W = np.atleast_2d(self.rule(X @ self.metric))
+            every = np.arange(len(self.P))
+            for moved, w in zip(self.inverse.moved(X, variant.recipe), W, strict=True):
+                yield self._inside(moved(every), w)
+        else:
+            for points, w in self.inverse.posterior(X, variant.recipe):
+                yield self._inside(points, w)
+
+    def _inside(self, points: Floats, weights: Floats) -> Sample:
+        """Points within the prior's support; if hardly any are, all of them, moved to its edge."""
+        low, high = self.support
+        inside = np.all((points >= low) & (points <= high), axis=1)
+        total = np.sum(np.abs(weights))
+        if np.all(inside) or np.sum(np.abs(weights[inside])) < LEAST_INSIDE * total:
+            return np.clip(points, low, high), weights
+        kept = weights[inside]
+        mass = kept.sum()
+        return points[inside], kept * (weights.sum() / mass if mass > 0 else 1.0)
+
+    @cached_property
+    def support(self) -> tuple[Floats, Floats]:
+        """Ends of the prior's support in coordinates, where smoothing may leave it."""
+        d = self.P.shape[1]
+        if self.prior is None or self.prior.simplices:
+            return np.full(d, -np.inf), np.full(d, np.inf)
+        both = np.isfinite(self.prior.low) & np.isfinite(self.prior.high)
+        low, high = self.space.coordinates(
+            np.stack([np.where(both, end, 0.0) for end in (self.prior.low, self.prior.high)])
+        )
+        return np.where(both, low, -np.inf), np.where(both, high, np.inf)
+
+    def _summaries(self, summary: str) -> Floats:
+        assert self.inverse is not None
+        if summary == "mean":
+            return self.inverse.moments.left_out[:, : self.P.shape[1]]
+        return self.X if self.rows is None else self.rows
+
+    def _draw_prior(self, rng: np.random.Generator) -> Floats:
+        if self.prior is not None:
+            return self.space.coordinates(self.prior.sample(PRIOR_DRAWS, rng))
+        if self.weights is None:
+            return self.P
+        return self.P[rng.choice(len(self.P), size=PRIOR_DRAWS, p=self.weights)]
+
+    def _by_likelihood(
+        self,
+        variant: Variant,
+        X: Floats,
+        rows: Floats | None,
+        rng: np.random.Generator,
+        quick: bool = False,
+    ) -> Iterator[Weighted | Sample]:
+        """Weighted draws given each of the data, of improved proposals or of the prior."""
+        assert self.inverse is not None
+        assert self.prior_draws is not None
+        for start, log_likelihood in zip(
+            self.inverse.posterior(X, variant.recipe),
+            self.log_likelihoods(variant, X, rows),
+            strict=True,
+        ):
+            if not self.has_density:  # to correct a proposal by: the prior's draws are the proposal
+                drawn = self.prior_draws
+                yield drawn, tempered(log_likelihood(drawn), 0.0)
+                continue
+            points, weights = start
+            h = min(max(silverman_factor(weights, points.shape[1]), 0.3), 0.95)
+            yield importance_sample(
+                partial(self._log_target, log_likelihood=log_likelihood),
+                self.log_prior,
+                self.prior_draws,
+                Smoothed(points, weights, h, self.discrete),
+                QUICK_DRAWS if quick else DRAWS,
+                QUICK_ROUNDS if quick else ROUNDS,
+                rng,
+            )
+
+    def likelihood_scores(
+        self,
+        variant: Variant,
+        X: Floats,
+        rows: Floats | None,
+        truths: Floats,
+        rng: np.random.Generator,
+    ) -> Floats:
+        """Log posterior densities (m,) at the true parameters (m, d) of the data X (m, q).
+
+        The truth itself is counted among the draws that estimate the evidence. If the proposals
+        missed it, its weight is large and the score small, as it should be.
+        """
+        found = []
+        log_likelihoods = self.log_likelihoods(variant, X, rows)
+        drawn = self._by_likelihood(variant, X, rows, rng, quick=True)
+        for truth, log_likelihood, sample in zip(truths, log_likelihoods, drawn, strict=True):
+            assert isinstance(sample, Weighted)
+            here = float(self._log_target(truth[None], log_likelihood)[0])
+            weight = here - float(sample.log_proposal(truth[None])[0])
+            found.append(here - sample.log_evidence(weight))
+        return np.array(found)
+
+    def log_likelihoods(
+        self, variant: Variant, X: Floats, rows: Floats | None
+    ) -> Iterator[LogDensity]:
+        """Log likelihoods as functions of coordinates, one for each of the data X (m, q)."""
+        assert self.inverse is not None
+        assert self.forward is not None
+        observed = X if rows is None else rows
+        if variant.summary == "mean":
+            observed = self.inverse.moments(X)[:, : self.P.shape[1]]
+        for s in observed:
+            yield partial(self.forward.log_likelihood, s=s)
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the prior has a density that proposals can be corrected by."""
+        prior = self.prior
+        if prior is None or prior.simplices or np.any(prior.discrete):
+            return False
+        return prior.has_density
+
+    def log_prior(self, P: Floats) -> Floats:
+        """Log density (n,) of the prior at coordinates (n, d)."""
+        assert self.prior is not None
+        theta = self.space.parameters(P)
+        logs = self.prior.log_density(theta)
+        return np.where(np.isfinite(logs), logs - self.space.log_volume(theta), -np.inf)
+
+    def _log_target(self, P: Floats, log_likelihood: LogDensity) -> Floats:
+        logs = self.log_prior(P)
+        inside = np.isfinite(logs)
+        logs[inside] += log_likelihood(P[inside])
+        return logs
+
+    def _fit_rule(self, variant: Variant, rng: np.random.Generator) -> Any:
+        """Fit a rule: a function from data (m, q) to weights (m, n)."""
+        U = self.X @ self.metric
+        kernel_x, kernel_z = Gaussian.median(U, variant.bandwidth), Gaussian.median(self.P)
+        if variant.kind == "cme" and self.weights is None and len(U) <= DENSE:
+            cme = ConditionalEmbedding(kernel_x, kernel_z).fit(U, self.P)
+            return lambda V: cme(V).weights
+        method: BayesMethod = "original" if variant.kind == "kbr" else "importance"
+        rank = RANK if len(U) > DENSE else None
+        prior = None if self.weights is None else embed(self.P, kernel_z, self.weights)
+        seed = int(rng.integers(2**31))
+        rule = KernelBayesRule(kernel_x, kernel_z, method=method, rank=rank, rng=seed)
+        rule.fit(U, self.P, prior=prior)
+        return lambda V: rule.posterior(V).weights
+
+
+def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
+    """Variants of a method."""
+    adjusts: Any = ("none", "linear", "location", "scale") if adjust == "auto" else (adjust,)
+    if np.any(learner.discrete):
+        adjusts = ("none",)  # what takes separate values cannot be moved
+    near: Any = ("data", "mean", "moments")
+    local = [
+        Variant("adjusted", Recipe(n, share, a))
+        for a in adjusts
+        for share in SHARES
+        for n in near
+        if share < 1.0 or (n == "data" and a in ("location", "scale"))
+    ]
+    if method == "adjusted":
+        return local
+    if method in RULES:
+        return [
+            Variant(method, Recipe("data", 1.0, a), bandwidth=b)
+            for b in BANDWIDTHS
+            for a in adjusts
+            if a != "linear"
+        ]
+    columns = learner.X.shape[1] if learner.rows is None else learner.rows.shape[2]
+    data = "data" if learner.rows is None else "rows"
+    summaries = ("mean", data) if columns <= LIKELIHOOD_COLUMNS else ("mean",)
+    likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
+    return likely if method == "likelihood" else local + likely
+
+
+def choose(
+    tried: list[Variant], learner: Learner, kind: Score, rng: np.random.Generator, bar: Any
+) -> tuple[Variant, list[dict[str, Any]]]:
+    """Variant that scores best on left-out simulations, and the table of all."""
+    n = len(learner.P)
+    order = rng.permutation(n)
+    held = order[: min(LEFT_OUT, max(n // 5, 5))]
+    train = learner.subset(order[len(held) :])
+    train = train.fitted(Variant("adjusted", tried[0].recipe), rng)
+    truth, X = learner.P[held], learner.X[held]
+    rows = None if learner.rows is None else learner.rows[held]
+    judge = Judge(learner.discrete, *learner.support, kind)
+
+    def local(variant: Variant, few: int, neighbours: int = 0) -> dict[str, Any]:
+        fitted = train.fitted(variant, rng)
+        samples = ((points, _clipped(w)) for points, w in fitted.sample(variant, X[:few]))
+        found = judge(samples, truth[:few], rng, neighbours).mean(axis=0)
+        smoothing = Smoothing(SMOOTHING[int(np.argmax(found))], neighbours)
+        return _row(replace(variant, smoothing=smoothing), float(found.max()), few)
+
+    def likely(variant: Variant, few: int) -> dict[str, Any]:
+        fitted = train.fitted(variant, rng)
+        some = None if rows is None else rows[:few]
+        if fitted.has_density and kind == "log":
+            logs = fitted.likelihood_scores(variant, X[:few], some, truth[:few], rng)
+            return _row(variant, float(np.mean(logs)), few)
+        drawn = fitted.posterior(variant, X[:few], some, rng)
+        samples = ((points, _clipped(w)) for points, w, _ in drawn)
+        return _row(variant, float(judge(samples, truth[:few], rng).mean(axis=0).max()), few)
+
+    table: list[dict[str, Any]] = []
+    for variant in (v for v in tried if v.kind != "likelihood"):
+        table.append(local(variant, min(FIRST_LOOK, len(held))))
+        bar.update()
+    table.sort(key=lambda row: -row["score"])
+    best = [local(row["variant"], len(held)) for row in table[:FINALISTS]]
+    best.sort(key=lambda row: -row["score"])
+    if best and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
+        best.insert(0, local(best[0]["variant"], len(held), neighbours=NEIGHBOURS))
+        best.sort(key=lambda row: -row["score"])
+    table = best + table[FINALISTS:]
+    models = [v for v in tried if v.kind == "likelihood"]
+    if models:
+        look = min(LIKELIHOOD_LOOK, len(held))
+        if table:
+            first = table[0]["variant"]
+            models = [replace(v, recipe=first.recipe) for v in models]
+            rival = local(first, look, first.smoothing.neighbours)
+            rivals = [{**rival, "variant": first}]
+        else:
+            rivals = []
+        rivals += [likely(v, look) for v in models]
+        table = sorted(rivals, key=lambda row: -row["score"]) + table
+        bar.update(len(models))
+    return table[0]["variant"], table
+
+
+def _row(variant: Variant, score: float, left_out: int) -> dict[str, Any]:
+    return {"variant": variant, "method": str(variant), "score": score, "left_out": left_out}
+
+
+def spacing(points: Floats, weights: Floats) -> Smoothing:
+    """Smoothing as wide as the gaps between the points of a proposal."""
+    discrete = np.zeros(points.shape[1], dtype=bool)
+    Z = Smoothed(points, weights, 0.5, discrete).whitened
+    gaps = neighbour_distances(Z, min(GAP_NEIGHBOUR, len(Z) - 1))
+    typical = np.median(gaps[weights > 0]) / np.sqrt(Z.shape[1])
+    return Smoothing(float(min(GAP_SHARE * typical, WIDEST)), GAP_NEIGHBOUR)
+
+
+def _clipped(weights: Floats) -> Floats:
+    """Weights without the negative ones, summing to one."""
+    w = np.maximum(weights, 0.0)
+    total = w.sum()
+    return np.asarray(w / total if total > 0 else np.full(len(w), 1.0 / len(w)))
