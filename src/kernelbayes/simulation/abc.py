@@ -165,7 +165,11 @@ def _given(theta: Any, x: Any, prior: Prior | None, summary: Any) -> Simulations
         raise ValueError(f"{len(theta)} parameters but {len(table)} data sets")
     if prior is not None and prior.dim != theta.shape[1]:
         raise ValueError(f"the prior has {prior.dim} parameters, theta has {theta.shape[1]}")
-    rows = np.stack([as_row(row if summary is None else summary(row))[0] for row in table])
+    if summary is None:
+        rows = np.asarray(table, dtype=np.float64)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+    else:
+        rows = np.stack([as_row(summary(row))[0] for row in table])
     ok = np.all(np.isfinite(rows.reshape(len(rows), -1)), axis=1)
     if not np.any(ok):
         raise ValueError("all simulations have NaN or infinite data")

@@ -1,108 +1,129 @@
-r"""Which variant describes left-out parameters best.
+"""Which variant describes left-out parameters best.
 
 No variant wins everywhere: weights alone are right where the posterior has several pieces, the
 regression adjustment where it is one piece in many dimensions, a learned likelihood where noise is
 simple. So some simulations are left out, each variant is asked for its posterior given their data,
-and scored at their true parameters, by a proper score: the logarithm of the smoothed density, or
-the energy score (minus it, so that larger is better),
-
-.. math:: -\sum_i w_i \|\theta_i - \theta\| + \tfrac12 \sum_{ij} w_i w_j \|\theta_i - \theta_j\|.
+and scored at their true parameters by a proper score (:mod:`kernelbayes.simulation.scores`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.simulation.kde import WIDEST, Smoothed, Smoothing, local_shares
+from kernelbayes.simulation.inverse import Recipe
+from kernelbayes.simulation.kde import Smoothing
+from kernelbayes.simulation.scores import SMOOTHING, Judge, Score
+from kernelbayes.simulation.variants import RULES, Learner, Variant
 
 Floats = np.ndarray[Any, Any]
-Score = Literal["log", "energy"]
-Sample = tuple[Floats, Floats]
-# Shares h of the posterior's covariance that draws are smoothed with.
-SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
-# Points of a sample that are looked at; draws that tell how much is inside.
-JUDGED_POINTS = 1000
-INSIDE_DRAWS = 50
+# Shares of the simulations that are near; bandwidths of the rules in median distances.
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
+# Data of more coordinates than this get no likelihood of their own, only learned summaries do.
+LIKELIHOOD_COLUMNS = 30
+# Simulations left out to choose by: these many see all variants, those many the best of them.
+FIRST_LOOK, LEFT_OUT, FINALISTS = 40, 150, 6
+LIKELIHOOD_LOOK = 40
+# Smoothing may follow the distance to this neighbour, in few dimensions: in more of them, all points
+# are about equally far from their neighbours.
+NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 
 
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """Scores samples at left-out parameters.
-
-    ``low`` and ``high`` (d,) are the ends of the prior's support in the samples' coordinates:
-    densities are those of the smoothed sample restricted to it.
-    """
-
-    discrete: Floats
-    low: Floats
-    high: Floats
-    kind: Score = "log"
-
-    def __call__(
-        self,
-        samples: Iterable[Sample],
-        truths: Floats,
-        rng: np.random.Generator,
-        neighbours: int = 0,
-    ) -> Floats:
-        """Scores (m, len(SMOOTHING)) of m samples at the truths (m, d)."""
-        rows = []
-        for (points, weights), truth in zip(samples, truths, strict=True):
-            points, weights = points[weights > 0], weights[weights > 0]
-            if len(points) > JUDGED_POINTS:
-                some = rng.choice(len(points), size=JUDGED_POINTS, replace=False)
-                points, weights = points[some], weights[some] / weights[some].sum()
-            if self.kind == "energy":
-                rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))
-            else:
-                rows.append(self._logs(points, weights, truth, rng, neighbours))
-        return np.stack(rows)
-
-    def _logs(
-        self,
-        points: Floats,
-        weights: Floats,
-        truth: Floats,
-        rng: np.random.Generator,
-        neighbours: int,
-    ) -> Floats:
-        smooth = Smoothed(points, weights, 0.5, self.discrete)
-        same = np.all(points[:, self.discrete] == truth[self.discrete], axis=1)
-        if not np.any(weights[same] > 0):  # a value that no point has: as rare as can be told
-            return np.full(len(SMOOTHING), -np.log(10.0 * len(points)))
-        Z, z = smooth.whitened, smooth.whiten(truth[None, ~self.discrete])[0]
-        h = np.asarray(SMOOTHING)[:, None]
-        if neighbours:
-            h = np.minimum(h * local_shares(Z, Smoothing(1.0, neighbours), np.inf), WIDEST)
-        a = np.sqrt(1.0 - h**2)
-        # |z - a Z|^2, for all smoothings at once.
-        apart = z @ z - 2.0 * a * (Z @ z) + a**2 * np.sum(Z * Z, axis=1)
-        exponents = np.where(same, -0.5 * apart / h**2 - Z.shape[1] * np.log(h), -np.inf)
-        top = exponents.max(axis=1)
-        logs = top + np.log(np.exp(exponents - top[:, None]) @ weights)
-        logs -= 0.5 * Z.shape[1] * np.log(2.0 * np.pi) + np.sum(np.log(smooth.factor.diagonal()))
-        return np.asarray(logs - self._log_inside(smooth, h, rng))
-
-    def _log_inside(self, smooth: Smoothed, h: Floats, rng: np.random.Generator) -> Any:
-        """Log share of the smoothed sample within the support, for each smoothing."""
-        free = ~self.discrete
-        low, high = self.low[free], self.high[free]
-        if not np.any(np.isfinite(low) | np.isfinite(high)):
-            return 0.0
-        rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
-        h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
-        z = np.sqrt(1.0 - h**2) * smooth.whitened[rows]
-        z = z + h * rng.normal(size=z.shape[1:])
-        drawn = smooth.mean + z @ smooth.factor.T
-        inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
-        return np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS))
+def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
+    """Variants of a method."""
+    adjusts: Any = ("none", "linear", "location", "scale") if adjust == "auto" else (adjust,)
+    if np.any(learner.discrete):
+        adjusts = ("none",)  # what takes separate values cannot be moved
+    near: Any = ("data", "mean", "moments")
+    local = [
+        Variant("adjusted", Recipe(n, share, a))
+        for a in adjusts
+        for share in SHARES
+        for n in near
+        if share < 1.0 or (n == "data" and a in ("location", "scale"))
+    ]
+    if method == "adjusted":
+        return local
+    if method in RULES:
+        return [
+            Variant(method, Recipe("data", 1.0, a), bandwidth=b)
+            for b in BANDWIDTHS
+            for a in adjusts
+            if a != "linear"
+        ]
+    columns = learner.X.shape[1] if learner.rows is None else learner.rows.shape[2]
+    data = "data" if learner.rows is None else "rows"
+    summaries = ("mean", data) if columns <= LIKELIHOOD_COLUMNS else ("mean",)
+    likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
+    return likely if method == "likelihood" else local + likely
 
 
-def _energy(points: Floats, weights: Floats, truth: Floats) -> float:
-    away = np.linalg.norm(points - truth, axis=1)
-    return float(0.5 * weights @ euclidean_distances(points) @ weights - weights @ away)
+def choose(
+    tried: list[Variant], learner: Learner, kind: Score, rng: np.random.Generator, bar: Any
+) -> tuple[Variant, list[dict[str, Any]]]:
+    """Variant that scores best on left-out simulations, and the table of all."""
+    n = len(learner.P)
+    order = rng.permutation(n)
+    held = order[: min(LEFT_OUT, max(n // 5, 5))]
+    train = learner.subset(order[len(held) :])
+    train = train.fitted(Variant("adjusted", tried[0].recipe), rng)
+    truth, X = learner.P[held], learner.X[held]
+    rows = None if learner.rows is None else learner.rows[held]
+    judge = Judge(learner.discrete, *learner.support, kind)
+
+    def local(variant: Variant, few: int, neighbours: int = 0) -> dict[str, Any]:
+        fitted = train.fitted(variant, rng)
+        samples = ((points, _clipped(w)) for points, w in fitted.sample(variant, X[:few]))
+        found = judge(samples, truth[:few], rng, neighbours).mean(axis=0)
+        smoothing = Smoothing(SMOOTHING[int(np.argmax(found))], neighbours)
+        return _row(replace(variant, smoothing=smoothing), float(found.max()), few)
+
+    def likely(variant: Variant, few: int) -> dict[str, Any]:
+        fitted = train.fitted(variant, rng)
+        some = None if rows is None else rows[:few]
+        if fitted.has_density and kind == "log":
+            logs = fitted.likelihood_scores(variant, X[:few], some, truth[:few], rng)
+            return _row(variant, float(np.mean(logs)), few)
+        drawn = fitted.posterior(variant, X[:few], some, rng)
+        samples = ((points, _clipped(w)) for points, w, _ in drawn)
+        return _row(variant, float(judge(samples, truth[:few], rng).mean(axis=0).max()), few)
+
+    table: list[dict[str, Any]] = []
+    for variant in (v for v in tried if v.kind != "likelihood"):
+        table.append(local(variant, min(FIRST_LOOK, len(held))))
+        bar.update()
+    table.sort(key=lambda row: -row["score"])
+    best = [local(row["variant"], len(held)) for row in table[:FINALISTS]]
+    best.sort(key=lambda row: -row["score"])
+    if best and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
+        best.insert(0, local(best[0]["variant"], len(held), neighbours=NEIGHBOURS))
+        best.sort(key=lambda row: -row["score"])
+    table = best + table[FINALISTS:]
+    models = [v for v in tried if v.kind == "likelihood"]
+    if models:
+        look = min(LIKELIHOOD_LOOK, len(held))
+        if table:
+            first = table[0]["variant"]
+            models = [replace(v, recipe=first.recipe) for v in models]
+            rival = local(first, look, first.smoothing.neighbours)
+            rivals = [{**rival, "variant": first}]
+        else:
+            rivals = []
+        rivals += [likely(v, look) for v in models]
+        table = sorted(rivals, key=lambda row: -row["score"]) + table
+        bar.update(len(models))
+    return table[0]["variant"], table
+
+
+def _row(variant: Variant, score: float, left_out: int) -> dict[str, Any]:
+    return {"variant": variant, "method": str(variant), "score": score, "left_out": left_out}
+
+
+def _clipped(weights: Floats) -> Floats:
+    """Weights without the negative ones, summing to one."""
+    w = np.maximum(weights, 0.0)
+    total = w.sum()
+    return np.asarray(w / total if total > 0 else np.full(len(w), 1.0 / len(w)))

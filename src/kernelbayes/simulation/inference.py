@@ -11,10 +11,10 @@ import numpy as np
 from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.kernels import Gaussian
 from kernelbayes.ratio import density_ratio
-from kernelbayes.simulation.choice import Score
 from kernelbayes.simulation.model import LikelihoodFree, Method
 from kernelbayes.simulation.posterior import Posterior
 from kernelbayes.simulation.priors import Prior, as_prior
+from kernelbayes.simulation.scores import Score
 from kernelbayes.simulation.simulators import Simulations, as_observation, simulate
 
 Floats = np.ndarray[Any, Any]

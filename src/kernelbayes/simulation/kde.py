@@ -25,6 +25,7 @@ from sklearn.neighbors import NearestNeighbors
 from kernelbayes.arrays import row_blocks
 
 Floats = np.ndarray[Any, Any]
+Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to the covariance, relative to its mean variance, so that flat samples have a density.
 JITTER = 1e-9
 NARROWEST, WIDEST = 1e-4, 0.95

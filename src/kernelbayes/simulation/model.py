@@ -23,12 +23,13 @@ from kernelbayes.decode.base import LEAST_MASS, LEAST_SHARE
 from kernelbayes.kernels import Gaussian
 from kernelbayes.ratio import density_ratio
 from kernelbayes.select import progress_bar
-from kernelbayes.simulation.choice import Score
+from kernelbayes.simulation.choice import candidates, choose
 from kernelbayes.simulation.kde import Smoothing
 from kernelbayes.simulation.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.simulation.priors import Prior, as_prior
+from kernelbayes.simulation.scores import Score
 from kernelbayes.simulation.transform import Data, Space
-from kernelbayes.simulation.variants import METHODS, RULES, Learner, candidates, choose
+from kernelbayes.simulation.variants import METHODS, RULES, Learner
 
 Floats = np.ndarray[Any, Any]
 Method = Literal["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]

@@ -1,0 +1,103 @@
+r"""Proper scores of a weighted sample at the parameters that were true.
+
+The logarithm of the smoothed density, or the energy score (minus it, so that larger is better),
+
+.. math:: -\sum_i w_i \|\theta_i - \theta\| + \tfrac12 \sum_{ij} w_i w_j \|\theta_i - \theta_j\|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances
+
+from kernelbayes.simulation.kde import WIDEST, Sample, Smoothed, Smoothing, local_shares
+
+Floats = np.ndarray[Any, Any]
+Score = Literal["log", "energy"]
+# Shares h of the posterior's covariance that draws are smoothed with.
+SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
+# Points of a sample that are looked at; draws that tell how much is inside.
+JUDGED_POINTS = 1000
+INSIDE_DRAWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Scores samples at left-out parameters.
+
+    ``low`` and ``high`` (d,) are the ends of the prior's support in the samples' coordinates:
+    densities are those of the smoothed sample restricted to it.
+    """
+
+    discrete: Floats
+    low: Floats
+    high: Floats
+    kind: Score = "log"
+
+    def __call__(
+        self,
+        samples: Iterable[Sample],
+        truths: Floats,
+        rng: np.random.Generator,
+        neighbours: int = 0,
+    ) -> Floats:
+        """Scores (m, len(SMOOTHING)) of m samples at the truths (m, d)."""
+        rows = []
+        for (points, weights), truth in zip(samples, truths, strict=True):
+            points, weights = points[weights > 0], weights[weights > 0]
+            if len(points) > JUDGED_POINTS:
+                some = rng.choice(len(points), size=JUDGED_POINTS, replace=False)
+                points, weights = points[some], weights[some] / weights[some].sum()
+            if self.kind == "energy":
+                rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))
+            else:
+                rows.append(self._logs(points, weights, truth, rng, neighbours))
+        return np.stack(rows)
+
+    def _logs(
+        self,
+        points: Floats,
+        weights: Floats,
+        truth: Floats,
+        rng: np.random.Generator,
+        neighbours: int,
+    ) -> Floats:
+        smooth = Smoothed(points, weights, 0.5, self.discrete)
+        same = np.all(points[:, self.discrete] == truth[self.discrete], axis=1)
+        if not np.any(weights[same] > 0):  # a value that no point has: as rare as can be told
+            return np.full(len(SMOOTHING), -np.log(10.0 * len(points)))
+        Z, z = smooth.whitened, smooth.whiten(truth[None, ~self.discrete])[0]
+        h = np.asarray(SMOOTHING)[:, None]
+        if neighbours:
+            h = np.minimum(h * local_shares(Z, Smoothing(1.0, neighbours), np.inf), WIDEST)
+        a = np.sqrt(1.0 - h**2)
+        # |z - a Z|^2, for all smoothings at once.
+        apart = z @ z - 2.0 * a * (Z @ z) + a**2 * np.sum(Z * Z, axis=1)
+        exponents = np.where(same, -0.5 * apart / h**2 - Z.shape[1] * np.log(h), -np.inf)
+        top = exponents.max(axis=1)
+        logs = top + np.log(np.exp(exponents - top[:, None]) @ weights)
+        logs -= 0.5 * Z.shape[1] * np.log(2.0 * np.pi) + np.sum(np.log(smooth.factor.diagonal()))
+        return np.asarray(logs - self._log_inside(smooth, h, rng))
+
+    def _log_inside(self, smooth: Smoothed, h: Floats, rng: np.random.Generator) -> Any:
+        """Log share of the smoothed sample within the support, for each smoothing."""
+        free = ~self.discrete
+        low, high = self.low[free], self.high[free]
+        if not np.any(np.isfinite(low) | np.isfinite(high)):
+            return 0.0
+        rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
+        h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
+        z = np.sqrt(1.0 - h**2) * smooth.whitened[rows]
+        z = z + h * rng.normal(size=z.shape[1:])
+        drawn = smooth.mean + z @ smooth.factor.T
+        inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
+        return np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS))
+
+
+def _energy(points: Floats, weights: Floats, truth: Floats) -> float:
+    away = np.linalg.norm(points - truth, axis=1)
+    return float(0.5 * weights @ euclidean_distances(points) @ weights - weights @ away)
