@@ -27,7 +27,7 @@ LIKELIHOOD_COLUMNS = 30
 # Simulations left out to choose by: these many see all variants, those many the best of them.
 FIRST_LOOK, LEFT_OUT, FINALISTS = 40, 150, 6
 LIKELIHOOD_LOOK = 40
-# Smoothing may follow the distance to this neighbour, in few dimensions: in more of them, all points
+# Smoothing may follow the distance to this neighbour, in few dimensions: in more, all points
 # are about equally far from their neighbours.
 NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 
