@@ -35,7 +35,7 @@ NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
     """Variants of a method."""
     adjusts: Any = ("none", "linear", "location", "scale") if adjust == "auto" else (adjust,)
-    if np.any(learner.discrete):
+    if np.all(learner.discrete):
         adjusts = ("none",)  # what takes separate values cannot be moved
     near: Any = ("data", "mean", "moments")
     local = [
@@ -70,52 +70,62 @@ def choose(
     held = order[: min(LEFT_OUT, max(n // 5, 5))]
     train = learner.subset(order[len(held) :])
     train = train.fitted(Variant("adjusted", tried[0].recipe), rng)
-    truth, X = learner.P[held], learner.X[held]
-    rows = None if learner.rows is None else learner.rows[held]
     judge = Judge(learner.discrete, *learner.support, kind)
+    counts = np.full(n, 1.0 / n) if learner.weights is None else learner.weights
 
-    def local(variant: Variant, few: int, neighbours: int = 0) -> dict[str, Any]:
+    def mean(found: Floats, rows: Floats) -> Floats:
+        return np.asarray(np.average(found, axis=0, weights=counts[rows]))
+
+    def local(variant: Variant, rows: Floats, neighbours: int = 0) -> dict[str, Any]:
         fitted = train.fitted(variant, rng)
-        samples = ((points, _clipped(w)) for points, w in fitted.sample(variant, X[:few]))
-        found = judge(samples, truth[:few], rng, neighbours).mean(axis=0)
+        samples = ((points, _clipped(w)) for points, w in fitted.sample(variant, learner.X[rows]))
+        found = mean(judge(samples, learner.P[rows], rng, neighbours), rows)
         smoothing = Smoothing(SMOOTHING[int(np.argmax(found))], neighbours)
-        return _row(replace(variant, smoothing=smoothing), float(found.max()), few)
+        chosen = replace(variant, smoothing=None if kind == "energy" else smoothing)
+        return _row(chosen, float(found.max()), len(rows))
 
-    def likely(variant: Variant, few: int) -> dict[str, Any]:
+    def likely(variant: Variant, rows: Floats) -> dict[str, Any]:
         fitted = train.fitted(variant, rng)
-        some = None if rows is None else rows[:few]
+        X, truth = learner.X[rows], learner.P[rows]
+        iid = None if learner.rows is None else learner.rows[rows]
         if fitted.has_density and kind == "log":
-            logs = fitted.likelihood_scores(variant, X[:few], some, truth[:few], rng)
-            return _row(variant, float(np.mean(logs)), few)
-        drawn = fitted.posterior(variant, X[:few], some, rng)
+            logs = fitted.likelihood_scores(variant, X, iid, truth, rng)
+            return _row(variant, float(mean(logs, rows)), len(rows))
+        drawn = fitted.posterior(variant, X, iid, rng, quick=True)
         samples = ((points, _clipped(w)) for points, w, _ in drawn)
-        return _row(variant, float(judge(samples, truth[:few], rng).mean(axis=0).max()), few)
+        found = mean(judge(samples, truth, rng), rows)
+        if kind == "log":
+            variant = replace(variant, smoothing=Smoothing(SMOOTHING[int(np.argmax(found))]))
+        return _row(variant, float(found.max()), len(rows))
 
     table: list[dict[str, Any]] = []
     for variant in (v for v in tried if v.kind != "likelihood"):
-        table.append(local(variant, min(FIRST_LOOK, len(held))))
+        table.append(local(variant, held[:FIRST_LOOK]))
         bar.update()
-    table.sort(key=lambda row: -row["score"])
-    best = [local(row["variant"], len(held)) for row in table[:FINALISTS]]
-    best.sort(key=lambda row: -row["score"])
+    table.sort(key=_by_score)
+    best = [local(row["variant"], held) for row in table[:FINALISTS]]
+    best.sort(key=_by_score)
     if best and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
-        best.insert(0, local(best[0]["variant"], len(held), neighbours=NEIGHBOURS))
-        best.sort(key=lambda row: -row["score"])
+        best = sorted([local(best[0]["variant"], held, NEIGHBOURS), *best], key=_by_score)
     table = best + table[FINALISTS:]
     models = [v for v in tried if v.kind == "likelihood"]
     if models:
-        look = min(LIKELIHOOD_LOOK, len(held))
+        # Simulations that did not take part in the first look, if there are enough.
+        rows = held[-LIKELIHOOD_LOOK:]
+        rivals = []
         if table:
-            first = table[0]["variant"]
+            first = table.pop(0)["variant"]
             models = [replace(v, recipe=first.recipe) for v in models]
-            rival = local(first, look, first.smoothing.neighbours)
-            rivals = [{**rival, "variant": first}]
-        else:
-            rivals = []
-        rivals += [likely(v, look) for v in models]
-        table = sorted(rivals, key=lambda row: -row["score"]) + table
+            neighbours = 0 if first.smoothing is None else first.smoothing.neighbours
+            rivals = [{**local(first, rows, neighbours), "variant": first}]
+        rivals += [likely(v, rows) for v in models]
+        table = sorted(rivals, key=_by_score) + table
         bar.update(len(models))
     return table[0]["variant"], table
+
+
+def _by_score(row: dict[str, Any]) -> float:
+    return -float(row["score"])
 
 
 def _row(variant: Variant, score: float, left_out: int) -> dict[str, Any]:

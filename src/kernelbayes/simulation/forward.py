@@ -36,8 +36,11 @@ RESIDUALS = 1500
 NOISE_SMOOTHING = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.99)
 # Residuals at near parameters that make up their noise density, and all that are looked among.
 NEAR_NOISE, LOCAL_RESIDUALS = 200, 5000
+NEAR_DIMENSIONS = 6  # with more parameters none are near
 # In few dimensions the noise density may be smoothed by the distance to a neighbour.
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
+# Rows of an iid data set whose residuals are looked at.
+ROWS = 30
 # A column that differs from its common value less often than twice this has no smooth density.
 RARE = 0.025
 # Share of proposals that come from the prior, so that no weight is without bound.
@@ -64,7 +67,7 @@ class Noise:
         density = self.density
         if self.tree is None:
             return density.log_density(residuals.reshape(-1, p)).reshape(m, k)
-        centres = np.sqrt(1.0 - density.h**2) * density.whitened
+        centres = density.shrink * density.whitened
         queries = density.whiten(residuals.reshape(-1, p)).reshape(m, k, p)
         found = np.empty((m, k))
         for rows in row_blocks(m, self.near * p * k):
@@ -94,17 +97,20 @@ class Forward:
         rows = rows[:, :, columns]
         mean = regress(P, rows.mean(axis=1), rng)
         residuals = rows - mean.left_out[:, None]
-        equal = np.full(len(P), 1.0 / len(P))
-        logs = np.mean([log_squares(residuals[:, i], equal) for i in range(rows.shape[1])], axis=0)
+        if residuals.shape[1] > ROWS:
+            residuals = residuals[:, rng.permutation(residuals.shape[1])[:ROWS]]
+        equal, k = np.full(len(P), 1.0 / len(P)), residuals.shape[1]
+        logs = np.mean([log_squares(residuals[:, i], equal) for i in range(k)], axis=0)
         scales = refit(mean.basis, P, logs)
         sigma = deviation(scales.left_out)
-        shrunk = float(np.mean(np.sum(np.log(sigma), axis=1)))
-        at = P @ mean.metric
+        at, order = P @ mean.metric, rng.permutation(len(P))
+        test = order[: min(len(P) // 2, 500)]
+        shrunk = k * float(np.mean(np.sum(np.log(sigma[test]), axis=1)))
         found = []
-        for near in (0, NEAR_NOISE):
-            noise, score = _noise(residuals, at, near, rng)
+        for near in (0, NEAR_NOISE) if at.shape[1] <= NEAR_DIMENSIONS else (0,):
+            noise, score = _noise(residuals, at, near, order, len(test))
             found.append(cls(mean, None, noise, score, columns))
-            noise, score = _noise(residuals / sigma[:, None], at, near, rng)
+            noise, score = _noise(residuals / sigma[:, None], at, near, order, len(test))
             found.append(cls(mean, scales, noise, score - shrunk, columns))
         return max(found, key=lambda forward: forward.score)
 
@@ -128,32 +134,34 @@ def _varying(rows: Floats) -> Floats:
 
 
 def _noise(
-    residuals: Floats, at: Floats, near: int, rng: np.random.Generator
+    residuals: Floats, at: Floats, near: int, order: Floats, tested: int
 ) -> tuple[Noise, float]:
-    """Density of residuals (n, k, p) made at parameters (n, c), and its log score, by halves."""
-    n, k, p = residuals.shape
-    some = rng.permutation(n)[: 2 * (LOCAL_RESIDUALS if near else RESIDUALS) // k]
-    half, none = len(some) // 2, np.zeros(p, dtype=bool)
+    """Density of residuals (n, k, p) made at parameters (n, c), and its log score.
 
-    def density(rows: Floats, how: Smoothing, share: float) -> Noise:
+    The score is that of the first simulations of a random order under the density of the others.
+    """
+    n, k, p = residuals.shape
+    none = np.zeros(p, dtype=bool)
+    limit = max((LOCAL_RESIDUALS if near else RESIDUALS) // k, 1)
+
+    def density(rows: Floats, how: Smoothing) -> Noise:
         flat = residuals[rows].reshape(-1, p)
         smooth = Smoothed.by(flat, np.full(len(flat), 1.0 / len(flat)), how, none)
         if not near:
             return Noise(smooth)
         tree = cKDTree(np.repeat(at[rows], k, axis=0))
-        return Noise(smooth, tree, max(min(int(near * share), len(flat)), 1))
+        return Noise(smooth, tree, max(min(near * len(rows) // min(limit, n), len(flat)), 1))
 
-    test = some[half:][:500]
+    test, train = order[:tested], order[tested:][:limit]
     tried = [Smoothing(h) for h in NOISE_SMOOTHING]
     if not near and p <= LOCAL_COLUMNS:
         tried += [Smoothing(h, NOISE_NEIGHBOUR) for h in NOISE_SMOOTHING]
     scores = [
-        density(some[:half], how, 0.5).log_density(residuals[test], at[test]).sum(axis=1).mean()
+        density(train, how).log_density(residuals[test], at[test]).sum(axis=1).mean()
         for how in tried
     ]
     best = int(np.argmax(scores))
-    kept = some if near else some[: max(RESIDUALS // k, 1)]
-    return density(kept, tried[best], 1.0), float(scores[best])
+    return density(order[:limit], tried[best]), float(scores[best])
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,7 @@ def infer(
     score: Score = "log",
     simulations: Simulations | None = None,
     vectorized: bool | None = None,
+    on_failure: str = "drop",
     progress: bool | None = None,
 ) -> Posterior:
     r"""Posterior over a simulator's parameters given an observation.
@@ -66,13 +67,15 @@ def infer(
         fewer than ``n_simulations`` (and there is one round).
     vectorized : bool, optional
         Whether the simulator takes batches; found out unless given.
+    on_failure : {"drop", "raise"}
+        What to do with simulations that give NaN or infinite numbers, or raise.
     progress : bool, optional
 
     Returns
     -------
     Posterior
         Its ``diagnostics`` say how it was made, and hold the fitted ``model`` and the
-        ``simulations``.
+        ``simulations`` (of the first round).
 
     Examples
     --------
@@ -90,7 +93,10 @@ def infer(
         raise ValueError(f"rounds must be a positive number, got {rounds!r}")
     generator = as_generator(rng)
     read = as_prior(prior)
+    if rounds > 1 and read.simplices:
+        raise ValueError("rounds need a density, which posteriors on a simplex have not; use one")
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
+    options["on_failure"] = on_failure
     first = n_simulations if rounds == 1 else max(n_simulations // rounds, 1)
     runs = simulate(
         simulator,
@@ -107,31 +113,31 @@ def infer(
     model.fit(runs.theta, runs.x)
     posterior: Posterior = model.posterior(observed)
     theta, x, failed = runs.theta, runs.x, runs.failed
-    proposals: list[tuple[int, Posterior]] = []
+    proposals: list[tuple[int, float, Posterior]] = []
     for i in range(1, rounds):
-        share = (n_simulations - first) * i // (rounds - 1)
-        m = share - sum(count for count, _ in proposals)
-        proposals.append((m, posterior))
-        drawn = _propose(posterior, read, m, generator)
+        m = (n_simulations - first) * i // (rounds - 1) - (n_simulations - first) * (i - 1) // (
+            rounds - 1
+        )
+        if m < 1:
+            continue
+        few = min(m - 1, int(np.ceil(FROM_PRIOR * m)))
+        drawn = posterior.sample(m - few, rng=generator)
+        if few:
+            drawn = np.concatenate([drawn, read.sample(few, generator)])
+        drawn = generator.permutation(drawn)  # an interrupted round has both kinds
         more = simulate(simulator, drawn, rng=generator, vectorized=runs.vectorized, **options)
+        proposals.append((more.done, few / m, posterior))
         theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
         failed += more.failed
-        weights = _weights(theta, read, first, proposals)
+        weights = _weights(theta, read, runs.done, proposals)
         model = LikelihoodFree(read, method, adjust, score, rng=seed + i, progress=progress)
         posterior = model.fit(theta, x, weights).posterior(observed)
     report = replace(posterior.diagnostics, failed=failed, model=model, simulations=runs)
     return posterior.with_diagnostics(report)
 
 
-def _propose(posterior: Posterior, prior: Prior, m: int, rng: np.random.Generator) -> Floats:
-    """Parameters (m, d) from the posterior so far, some of them from the prior."""
-    few = min(m - 1, int(np.ceil(FROM_PRIOR * m)))
-    drawn = posterior.sample(m - few, rng=rng)
-    return np.concatenate([drawn, prior.sample(few, rng)]) if few else np.asarray(drawn)
-
-
 def _weights(
-    theta: Floats, prior: Prior, first: int, proposals: list[tuple[int, Posterior]]
+    theta: Floats, prior: Prior, first: int, proposals: list[tuple[int, float, Posterior]]
 ) -> Floats:
     """Prior over the mixture of all proposals, at the parameters (n, d) of all rounds."""
     if not prior.has_density:
@@ -141,11 +147,12 @@ def _weights(
         ratio = density_ratio(drawn / spread, theta / spread, kernel)
         return np.asarray(np.maximum(ratio.at_denominator, 0.0))
     log_prior = prior.log_density(theta)
-    counts = np.array([first, *(m for m, _ in proposals)], dtype=float)
+    counts = np.array([first, *(m for m, _, _ in proposals)], dtype=float)
     terms = [log_prior]
-    for _, posterior in proposals:
-        narrow = np.log1p(-FROM_PRIOR) + posterior.log_density(theta)
-        terms.append(np.logaddexp(narrow, np.log(FROM_PRIOR) + log_prior))
+    for _, share, posterior in proposals:
+        narrow = np.log1p(-share) + posterior.log_density(theta)
+        wide = np.log(share) + log_prior if share else -np.inf
+        terms.append(np.logaddexp(narrow, wide))
     mixed = np.logaddexp.reduce(np.stack(terms) + np.log(counts / counts.sum())[:, None], axis=0)
     logs = log_prior - mixed
     return np.asarray(np.exp(logs - logs.max()))

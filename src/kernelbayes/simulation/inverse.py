@@ -67,16 +67,23 @@ class Inverse:
     weights: Floats
     moments: Regression
     scales: Regression
+    discrete: Floats
 
     @classmethod
     def fit(
-        cls, P: Floats, X: Floats, rng: np.random.Generator, weights: Floats | None = None
+        cls,
+        P: Floats,
+        X: Floats,
+        rng: np.random.Generator,
+        weights: Floats | None = None,
+        discrete: Floats | None = None,
     ) -> Inverse:
-        """Learn from n simulations; weights sum to one."""
+        """Learn from n simulations; weights sum to one. Discrete parameters are never moved."""
+        fixed = np.zeros(P.shape[1], dtype=bool) if discrete is None else discrete
         moments = regress(X, targets(P), rng, weights)
         w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
-        return cls(P, X, w, moments, refit(moments.basis, X, logs, weights))
+        return cls(P, X, w, moments, refit(moments.basis, X, logs, weights), fixed)
 
     def shares(self, X: Floats, recipe: Recipe) -> Floats:
         """Weights (m, n) of the simulations for data X (m, p)."""
@@ -84,8 +91,11 @@ class Inverse:
             return np.tile(self.weights, (len(X), 1))
         here, there = self._coordinates(X, recipe.near)
         distances = np.sqrt(squared_distances(here, there))
-        k = min(max(round(recipe.share * len(there)), FEWEST), len(there) - 1)
-        reach = np.partition(distances, k, axis=1)[:, k]
+        # As far as it takes to reach that share of the weight, and enough simulations.
+        order = np.argsort(distances, axis=1)
+        k = np.sum(np.cumsum(self.weights[order], axis=1) < recipe.share, axis=1)
+        k = np.clip(k, min(FEWEST, len(there) - 1), len(there) - 1)
+        reach = distances[np.arange(len(k)), order[np.arange(len(k)), k]]
         W = _close(distances, reach[:, None]) * self.weights
         sums = W.sum(axis=1, keepdims=True)
         return np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), self.weights)
@@ -106,7 +116,8 @@ class Inverse:
                 offsets = there[used] - at
                 enough = len(used) > 2 * (offsets.shape[1] + 1)
                 P = self.P[used]
-                yield local_linear(P, offsets, w[used]) if enough else P, w[used]
+                moved = local_linear(P, offsets, w[used]) if enough else P
+                yield np.where(self.discrete, P, moved), w[used]
             return
         for w, points in zip(self.shares(X, recipe), self.moved(X, recipe), strict=True):
             used = np.flatnonzero(w)
@@ -124,11 +135,10 @@ class Inverse:
             residuals = residuals / deviation(self.scales.left_out)
             stretch = deviation(self.scales(X))
         for centre, s in zip(centres, stretch, strict=True):
-            yield partial(_stretched, residuals, centre, s)
+            yield partial(self._stretched, residuals, centre, s)
 
-
-def _stretched(residuals: Floats, centre: Floats, scale: Floats, rows: Floats) -> Floats:
-    return np.asarray(centre + scale * residuals[rows])
+    def _stretched(self, residuals: Floats, centre: Floats, scale: Floats, rows: Floats) -> Floats:
+        return np.where(self.discrete, self.P[rows], centre + scale * residuals[rows])
 
 
 def _close(distances: Floats, reach: Floats) -> Floats:

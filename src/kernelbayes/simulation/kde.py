@@ -1,10 +1,11 @@
 r"""Smoothed weighted samples: where draws and densities of a posterior come from.
 
 A Gaussian of covariance h^2 S sits at each point, S the sample's covariance. The points are first
-shrunk towards the mean by a = sqrt(1 - h^2) (West 1993), so that the smoothed sample has the
-covariance of the points,
+shrunk towards the mean by a = sqrt(1 - mean h^2) (West 1993), so that the smoothed sample has the
+mean and covariance of the points,
 
 .. math:: p(\theta) = \sum_i w_i N(\theta; m + a (\theta_i - m), h^2 S).
+
 
 The share h is the same for all points, or follows the distance of each to its neighbours, so that
 dense parts stay sharp. With h near one this is the Gaussian of the sample's mean and covariance,
@@ -26,8 +27,9 @@ from kernelbayes.arrays import row_blocks
 
 Floats = np.ndarray[Any, Any]
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
-# Added to the covariance, relative to its mean variance, so that flat samples have a density.
+# Added to the variances, relative to each, so that flat samples have a density.
 JITTER = 1e-9
+LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
 NARROWEST, WIDEST = 1e-4, 0.95
 
 
@@ -75,6 +77,12 @@ class Smoothed:
         """Continuous coordinates of mean zero and unit covariance, (n, c)."""
         return self.whiten(self._free)
 
+    @cached_property
+    def shrink(self) -> float:
+        """Factor of the distances to the mean: what smoothing adds to the covariance, it takes."""
+        added = np.sum(self.weights * np.broadcast_to(self.h, len(self.weights)) ** 2)
+        return float(np.sqrt(1.0 - added))
+
     @property
     def _free(self) -> Floats:
         return self.points[:, ~self.discrete]
@@ -83,7 +91,7 @@ class Smoothed:
         """Independent draws (m, d)."""
         rows = rng.choice(len(self.weights), size=m, p=self.weights)
         h = np.broadcast_to(self.h, len(self.weights))[rows][:, None]
-        z = np.sqrt(1.0 - h**2) * self.whitened[rows]
+        z = self.shrink * self.whitened[rows]
         z += h * rng.normal(size=z.shape)
         drawn = self.points[rows]
         drawn[:, ~self.discrete] = self.mean + z @ self.factor.T
@@ -93,7 +101,7 @@ class Smoothed:
         """Log density (m,) at T (m, d): a density in the continuous, a mass in the others."""
         used = self.weights > 0
         h = np.broadcast_to(self.h, len(used))[used]
-        centres = np.sqrt(1.0 - h**2)[:, None] * self.whitened[used]
+        centres = self.shrink * self.whitened[used]
         queries = self.whiten(T[:, ~self.discrete])
         c = centres.shape[1]
         logs = np.log(self.weights[used]) - c * np.log(h)
@@ -146,7 +154,8 @@ def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
     S = (deviations * weights[:, None]).T @ deviations
     c = len(S)
     level = max(float(np.trace(S)) / max(c, 1), np.finfo(float).tiny)
-    S[np.arange(c), np.arange(c)] += JITTER * level
+    variances = S.diagonal().copy()
+    S[np.arange(c), np.arange(c)] += JITTER * variances + JITTER**2 * level + LEAST_VARIANCE
     return np.asarray(np.linalg.cholesky(S))
 
 

@@ -81,8 +81,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         anything with ``.sample`` or ``.rvs``, a function ``(n, rng)``, or draws. It says where
         parameters may be; without it they may be anywhere, and the sample is the prior.
     method : str
-        "auto" chooses among variants by a score on left-out simulations. "cme": conditional
-        embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
+        "auto" chooses by a score on left-out simulations, among variants of "adjusted" (many
+        shares, nearness by data or by what was learned, all adjustments) and "likelihood". "cme":
+        conditional embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
         importance-weighted. "adjusted": near simulations, moved by kernel regression of location
         and scale. "likelihood": a likelihood learned by kernel regression.
     adjust : {"auto", "none", "linear", "location", "scale"}
@@ -96,7 +97,8 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     choice_ : list of dict
-        Variants tried, best first, with their scores.
+        Variants tried, the one taken first, with their scores. Scores compare between rows with
+        the same number ``left_out`` of simulations.
     variant_ : Variant
         The one taken.
     failed_ : int
@@ -148,6 +150,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         """
         self._check_arguments()
         rng = as_generator(self.rng)
+        self.seed_ = int(rng.integers(2**31))
         self._read(theta, x, weights)
         self.data_ = Data.of(self.x_, rng)
         self.space_ = Space.of(self.theta_, self.prior_)
@@ -182,13 +185,14 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         learner = self.learner_ if prior is None else self._under(prior)
         X, iid = self._vectors(rows)
         support = self._support(X)
-        rng = self._generator()
-        found = [
-            self._posterior(sample, learner, far)
-            for sample, far in zip(
-                learner.posterior(self.variant_, X, iid, rng), support, strict=True
+        found = []
+        for i, far in enumerate(support):
+            rows_i = None if iid is None else iid[i : i + 1]
+            # Random numbers of their own: the posterior does not depend on what else is asked for.
+            samples = learner.posterior(
+                self.variant_, X[i : i + 1], rows_i, np.random.default_rng(self.seed_)
             )
-        ]
+            found += [self._posterior(sample, learner, far) for sample in samples]
         return found[0] if single else Posteriors(found)
 
     def _posterior(
@@ -233,7 +237,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     def _read(self, theta: Any, x: Any, weights: Any) -> None:
         """Check and keep the simulations."""
         self.prior_ = None if self.prior is None else as_prior(self.prior)
-        names = column_names(theta)
+        names, self.x_names_ = column_names(theta), column_names(x)
         theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
         x = np.asarray(to_numpy(as_array(x, "x")), dtype=np.float64)
         x = x[:, None] if x.ndim == 1 else x
@@ -247,6 +251,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"the prior has {self.prior_.dim} parameters, theta has {theta.shape[1]}"
             )
+        _check_names(
+            names, None if self.prior_ is None else self.prior_.names, "theta", "the prior"
+        )
         self.names_ = names or (None if self.prior_ is None else self.prior_.names)
         ok = np.all(np.isfinite(x.reshape(len(x), -1)), axis=1)
         self.failed_ = int(np.sum(~ok))
@@ -268,8 +275,13 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             raise ValueError("some theta lie outside of the prior's support; check the prior")
 
     def _learner(self, weights: Floats | None, prior: Prior | None) -> Learner:
-        P = self.space_.coordinates(self.theta_)
-        return Learner(P, *self._vectors(self.x_), weights, prior, self.space_)
+        """Learner of the simulations that count."""
+        if weights is None:
+            P = self.space_.coordinates(self.theta_)
+            return Learner(P, *self._vectors(self.x_), None, prior, self.space_)
+        used = weights > 0
+        P = self.space_.coordinates(self.theta_[used])
+        return Learner(P, *self._vectors(self.x_[used]), weights[used], prior, self.space_)
 
     def _vectors(self, x: Floats) -> tuple[Floats, Floats | None]:
         """Coordinates (n, q) of data, and those of their rows (n, k, p) if they have iid rows."""
@@ -280,6 +292,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     def _rows(self, x: Any) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
+        _check_names(column_names(x), self.x_names_, "x", "the simulations")
+        if np.size(x) == 0:
+            raise ValueError("there is no observation: x is empty")
         rows = np.asarray(to_numpy(as_array(np.atleast_1d(x) if np.ndim(x) == 0 else x, "x")))
         rows = np.asarray(rows, dtype=np.float64)
         single = rows.shape == shape
@@ -318,6 +333,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         if self._other is not None and self._other[0] is prior:
             return self._other[1]
         new = as_prior(prior)
+        _check_names(new.names, self.names_, "this prior", "the model")
         if new.dim != self.theta_.shape[1]:
             raise ValueError(f"the prior has {new.dim} parameters, not {self.theta_.shape[1]}")
         ratio = self._ratio(new)
@@ -331,28 +347,39 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
                 NumericalWarning,
                 stacklevel=3,
             )
-        if weights.sum() <= 0:
-            raise ValueError("no simulation lies in the support of this prior")
+        if np.sum(weights > 0) < FEWEST_SIMULATIONS:
+            raise ValueError(
+                f"only {np.sum(weights > 0)} simulations lie in the support of this prior; "
+                "simulate from it, or from a wider one"
+            )
         learner = self._learner(weights / weights.sum(), new)
-        fitted = learner.fitted(self.variant_, self._generator())
+        fitted = learner.fitted(self.variant_, np.random.default_rng(self.seed_))
         self._other = (prior, fitted)
         return fitted
-
-    def _generator(self) -> np.random.Generator:
-        """Random numbers of posteriors: the same ones for the same observation."""
-        return np.random.default_rng(self.rng if isinstance(self.rng, int) else 0)
 
     def _ratio(self, new: Prior) -> Floats:
         """Density of a new prior over the old one at the simulations' parameters, (n,)."""
         old = self.prior_
         if old is not None and old.has_density and new.has_density:
-            logs = new.log_density(self.theta_) - old.log_density(self.theta_)
+            logs, before = new.log_density(self.theta_), old.log_density(self.theta_)
+            logs = np.where(np.isfinite(before), logs - before, -np.inf)
             top = logs.max()
             return np.asarray(np.exp(logs - top) if np.isfinite(top) else np.zeros(len(logs)))
         drawn = self.space_.coordinates(new.sample(max(len(self.theta_), 2000), 0))
         P = self.space_.coordinates(self.theta_)
         ratio = density_ratio(drawn, P, Gaussian.median(P, scale=0.5))
         return np.asarray(np.maximum(ratio.at_denominator, 0.0))
+
+
+def _check_names(
+    names: tuple[str, ...] | None, expected: tuple[str, ...] | None, what: str, whose: str
+) -> None:
+    """Raise if columns have names, but not those of the others in the same order."""
+    if names is not None and expected is not None and tuple(names) != tuple(expected):
+        raise ValueError(
+            f"the columns of {what} are {tuple(names)}, those of {whose} {tuple(expected)}; "
+            "put them in the same order"
+        )
 
 
 def _normalised(weights: Any, ok: Floats) -> Floats:

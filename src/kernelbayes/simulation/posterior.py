@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,17 +56,33 @@ class Posterior(Embedding):
 
     @cached_property
     def smoothed(self) -> Smoothed:
-        """The smoothed points, in coordinates of :class:`Space`."""
+        """The smoothed points that draws come from, in coordinates of :class:`Space`."""
+        points, weights, plain = self._in_coordinates
+        return Smoothed.by(points, weights, self.smoothing or plain, self._discrete)
+
+    @cached_property
+    def _density(self) -> Smoothed:
+        """The smoothed points that the density is of: no narrower than a density needs.
+
+        Draws of many close points may be sharper than that, a density of them would be spiky.
+        """
+        points, weights, plain = self._in_coordinates
+        how = self.smoothing or plain
+        if how.h >= plain.h:
+            return self.smoothed
+        return Smoothed.by(
+            points, weights, replace(plain, neighbours=how.neighbours), self._discrete
+        )
+
+    @cached_property
+    def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:
+        """Points, weights, and Silverman's smoothing, halved to keep peaks apart."""
         points = np.asarray(to_numpy(self.points), dtype=float)
         weights = np.asarray(self._distribution(True)[0])
         used = weights > 0
         points, weights = points[used], weights[used]
-        space = self._space
-        discrete = self._discrete
-        how = self.smoothing
-        if how is None:
-            how = Smoothing(min(0.5 * silverman_factor(weights, int(np.sum(~discrete))), WIDEST))
-        return Smoothed.by(space.coordinates(points), weights, how, discrete)
+        h = min(0.5 * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
+        return self._space.coordinates(points), weights, Smoothing(h)
 
     @cached_property
     def _space(self) -> Space:
@@ -130,6 +146,8 @@ class Posterior(Embedding):
 
         Discrete parameters count with their probability.
         """
+        if self.prior is not None and self.prior.simplices:
+            raise ValueError("posteriors on a simplex have no density here; use sample or prob")
         points = np.asarray(to_numpy(theta), dtype=float)
         points = points.reshape(-1, np.shape(self.points)[1])
         inside = (
@@ -138,7 +156,7 @@ class Posterior(Embedding):
         logs = np.full(len(points), -np.inf)
         if np.any(inside):
             there = points[inside]
-            values = self.smoothed.log_density(self._space.coordinates(there))
+            values = self._density.log_density(self._space.coordinates(there))
             # What takes separate values has a probability, which has no units.
             values += np.sum(np.log(self._space.scale[self._discrete]))
             logs[inside] = values + self._space.log_volume(there) - np.log(self._inside)

@@ -23,6 +23,8 @@ SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
 # Points of a sample that are looked at; draws that tell how much is inside.
 JUDGED_POINTS = 1000
 INSIDE_DRAWS = 50
+# Share of a density that is everywhere, mixed in where parameters are discrete.
+STRAY = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class Judge:
         for (points, weights), truth in zip(samples, truths, strict=True):
             points, weights = points[weights > 0], weights[weights > 0]
             if len(points) > JUDGED_POINTS:
-                some = rng.choice(len(points), size=JUDGED_POINTS, replace=False)
+                some = np.argsort(-weights * rng.uniform(0.999, 1.0, len(weights)))[:JUDGED_POINTS]
                 points, weights = points[some], weights[some] / weights[some].sum()
             if self.kind == "energy":
                 rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))
@@ -68,20 +70,28 @@ class Judge:
     ) -> Floats:
         smooth = Smoothed(points, weights, 0.5, self.discrete)
         same = np.all(points[:, self.discrete] == truth[self.discrete], axis=1)
-        if not np.any(weights[same] > 0):  # a value that no point has: as rare as can be told
-            return np.full(len(SMOOTHING), -np.log(10.0 * len(points)))
+        if not np.any(same):
+            return np.full(len(SMOOTHING), np.log(STRAY) + self._anywhere(truth))
         Z, z = smooth.whitened, smooth.whiten(truth[None, ~self.discrete])[0]
         h = np.asarray(SMOOTHING)[:, None]
         if neighbours:
             h = np.minimum(h * local_shares(Z, Smoothing(1.0, neighbours), np.inf), WIDEST)
-        a = np.sqrt(1.0 - h**2)
+        a = _shrink(h, weights)
         # |z - a Z|^2, for all smoothings at once.
         apart = z @ z - 2.0 * a * (Z @ z) + a**2 * np.sum(Z * Z, axis=1)
         exponents = np.where(same, -0.5 * apart / h**2 - Z.shape[1] * np.log(h), -np.inf)
         top = exponents.max(axis=1)
         logs = top + np.log(np.exp(exponents - top[:, None]) @ weights)
         logs -= 0.5 * Z.shape[1] * np.log(2.0 * np.pi) + np.sum(np.log(smooth.factor.diagonal()))
-        return np.asarray(logs - self._log_inside(smooth, h, rng))
+        logs = logs - self._log_inside(smooth, h, rng)
+        if np.any(self.discrete):  # a value that no point has is rare, not impossible
+            logs = np.logaddexp(np.log1p(-STRAY) + logs, np.log(STRAY) + self._anywhere(truth))
+        return np.asarray(logs)
+
+    def _anywhere(self, truth: Floats) -> float:
+        """Log of a density that is everywhere: normal, and one tenth for each discrete value."""
+        z = truth[~self.discrete]
+        return float(-0.5 * (z @ z + len(z) * np.log(2.0 * np.pi)) - np.log(10.0))
 
     def _log_inside(self, smooth: Smoothed, h: Floats, rng: np.random.Generator) -> Any:
         """Log share of the smoothed sample within the support, for each smoothing."""
@@ -90,12 +100,19 @@ class Judge:
         if not np.any(np.isfinite(low) | np.isfinite(high)):
             return 0.0
         rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
+        a = _shrink(h, smooth.weights)[:, :, None]
         h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
-        z = np.sqrt(1.0 - h**2) * smooth.whitened[rows]
+        z = a * smooth.whitened[rows]
         z = z + h * rng.normal(size=z.shape[1:])
         drawn = smooth.mean + z @ smooth.factor.T
         inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
         return np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS))
+
+
+def _shrink(h: Floats, weights: Floats) -> Floats:
+    """Factors (k, 1) of the distances to the mean, for k smoothings h, (k, 1) or (k, n)."""
+    added = h**2 if h.shape[1] == 1 else ((h**2) @ weights)[:, None]
+    return np.sqrt(1.0 - added)
 
 
 def _energy(points: Floats, weights: Floats, truth: Floats) -> float:

@@ -98,27 +98,32 @@ class Space:
     high: Floats
     centre: Floats
     scale: Floats
+    discrete: Floats
 
     @classmethod
     def of(cls, theta: Floats, prior: Prior | None) -> Space:
         """Fit to parameters (n, d) of a prior."""
         d = theta.shape[1]
         low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        discrete = np.zeros(d, dtype=bool) if prior is None else prior.discrete
         if prior is not None:
             one_sided = (np.isfinite(prior.low) != np.isfinite(prior.high)) & ~prior.discrete
             low = np.where(one_sided, prior.low, low)
             high = np.where(one_sided, prior.high, high)
         free = unbounded(theta, low, high)
         spread = free.std(axis=0)
-        return cls(low, high, free.mean(axis=0), np.where(spread > 0, spread, 1.0))
+        scale = np.where(spread > 0, spread, 1.0)
+        return cls(low, high, free.mean(axis=0), scale, discrete)
 
     def coordinates(self, theta: Floats) -> Floats:
         """Coordinates (n, d) of parameters (n, d)."""
         return (unbounded(theta, self.low, self.high) - self.centre) / self.scale
 
     def parameters(self, P: Floats) -> Floats:
-        """Parameters (n, d) of coordinates (n, d)."""
-        return bounded(P * self.scale + self.centre, self.low, self.high)
+        """Parameters (n, d) of coordinates (n, d); discrete ones are whole numbers again."""
+        theta = bounded(P * self.scale + self.centre, self.low, self.high)
+        theta[:, self.discrete] = np.rint(theta[:, self.discrete])
+        return theta
 
     def log_volume(self, theta: Floats) -> Floats:
         """Log of the Jacobian determinant of the coordinates in the parameters, (n,)."""

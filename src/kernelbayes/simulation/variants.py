@@ -102,7 +102,7 @@ class Learner:
 
     def fitted(self, variant: Variant, rng: np.random.Generator) -> Learner:
         """Learn what the variant needs."""
-        inverse = self.inverse or Inverse.fit(self.P, self.X, rng, self.weights)
+        inverse = self.inverse or Inverse.fit(self.P, self.X, rng, self.weights, self.discrete)
         learner = replace(self, inverse=inverse)
         if variant.kind == "likelihood":
             drawn = learner._draw_prior(rng)
@@ -113,18 +113,23 @@ class Learner:
         return learner
 
     def posterior(
-        self, variant: Variant, X: Floats, rows: Floats | None, rng: np.random.Generator
+        self,
+        variant: Variant,
+        X: Floats,
+        rows: Floats | None,
+        rng: np.random.Generator,
+        quick: bool = False,
     ) -> Iterator[tuple[Floats, Floats, Smoothing | None]]:
         """Points (k, d), weights (k,) and smoothing given each of the data X (m, q).
 
         ``rows`` (m, k, p) are the data sets' iid rows, if they have any.
         """
         if variant.kind == "likelihood":
-            for found in self._by_likelihood(variant, X, rows, rng):
+            for found in self._by_likelihood(variant, X, rows, rng, quick):
                 if isinstance(found, Weighted):
                     yield found.points, found.weights, spacing(found.points, found.weights)
                 else:
-                    yield *found, None
+                    yield *found, variant.smoothing
             return
         for points, weights in self.sample(variant, X):
             yield points, weights, variant.smoothing
@@ -154,15 +159,21 @@ class Learner:
 
     @cached_property
     def support(self) -> tuple[Floats, Floats]:
-        """Ends of the prior's support in coordinates, where smoothing may leave it."""
+        """Ends of the prior's support in coordinates, where moving or smoothing may leave it."""
         d = self.P.shape[1]
-        if self.prior is None or self.prior.simplices:
-            return np.full(d, -np.inf), np.full(d, np.inf)
-        both = np.isfinite(self.prior.low) & np.isfinite(self.prior.high)
-        low, high = self.space.coordinates(
-            np.stack([np.where(both, end, 0.0) for end in (self.prior.low, self.prior.high)])
-        )
-        return np.where(both, low, -np.inf), np.where(both, high, np.inf)
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        if self.prior is None:
+            return low, high
+        somewhere = self.space.parameters(np.zeros((1, d)))[0]
+        on_simplex = np.isin(np.arange(d), [j for c in self.prior.simplices for j in c])
+        for end, ends, beyond in (
+            (self.prior.low, low, self.space.low),
+            (self.prior.high, high, self.space.high),
+        ):
+            matters = np.isfinite(end) & (end != beyond) & ~on_simplex
+            at = self.space.coordinates(np.where(matters, end, somewhere)[None])[0]
+            ends[matters] = at[matters]
+        return low, high
 
     def _summaries(self, summary: str) -> Floats:
         assert self.inverse is not None
@@ -194,7 +205,7 @@ class Learner:
             strict=True,
         ):
             if not self.has_density:  # to correct a proposal by: the prior's draws are the proposal
-                drawn = self.prior_draws
+                drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
                 yield drawn, tempered(log_likelihood(drawn), 0.0)
                 continue
             points, weights = start

@@ -1,0 +1,392 @@
+"""The parts of likelihood-free inference: regression, smoothing, coordinates, scores."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from kernelbayes import NumericalWarning
+from kernelbayes.simulation.forward import Forward, importance_sample, tempered
+from kernelbayes.simulation.inverse import Inverse, Recipe, targets
+from kernelbayes.simulation.kde import (
+    Smoothed,
+    Smoothing,
+    covariance_factor,
+    local_shares,
+    log_sum,
+    squared_distances,
+)
+from kernelbayes.simulation.priors import as_prior
+from kernelbayes.simulation.regression import Basis, refit, regress
+from kernelbayes.simulation.scores import SMOOTHING, STRAY, Judge
+from kernelbayes.simulation.transform import Columns, Data, Space
+
+FREE = np.zeros(1, dtype=bool)
+
+
+def equal(n):
+    return np.full(n, 1.0 / n)
+
+
+# -- regression ------------------------------------------------------------------------------------
+
+
+def test_regression_learns_a_curve_and_ignores_what_does_not_matter():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    truth = np.sin(2.0 * X[:, :1])
+    fit = regress(X, truth + 0.1 * rng.normal(size=(300, 1)), rng)
+    new = rng.normal(size=(500, 6))
+    error = np.mean((fit(new) - np.sin(2.0 * new[:, :1])) ** 2)
+    assert error < 0.1 * truth.var()  # nine tenths of the variance explained
+    M = fit.metric @ fit.metric.T
+    assert M[0, 0] > 10 * np.delete(np.diag(M), 0).max()
+
+
+def test_left_out_predictions_are_those_of_a_fit_without_the_pair():
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
+    weights = rng.uniform(0.5, 1.5, size=60)
+    weights /= weights.sum()
+    fit = regress(X, Y, rng, weights)
+    F, i = fit.basis(X), 7
+    others = np.arange(60) != i
+    for j, ridge in enumerate(fit.ridges):
+        G = F[others]
+        A = G.T @ (weights[others, None] * G) + ridge * np.eye(F.shape[1])
+        alone = F[i] @ np.linalg.solve(A, G.T @ (weights[others] * Y[others, j]))
+        assert fit.left_out[i, j] == pytest.approx(alone, rel=1e-5, abs=1e-7)
+
+
+def test_gradients_are_those_of_finite_differences():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(40, 3))
+    fit = regress(X, np.column_stack([X[:, 0] ** 2, X[:, 1]]), rng)
+    step = 1e-5
+    jumps = [(fit(X + step * e) - fit(X - step * e)) / (2 * step) for e in np.eye(3)]
+    J = np.stack(jumps, axis=1)  # (n, p, q)
+    expected = np.einsum("npq,nrq->pr", J, J) / len(X)
+    found = fit.basis.gradients(X, fit.coefficients)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+def test_refit_uses_the_same_basis():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 1))
+    fit = regress(X, X, rng)
+    other = refit(fit.basis, X, X**2)
+    assert isinstance(other.basis, Basis)
+    assert other.basis is fit.basis
+    assert other.left_out.shape == (80, 1)
+
+
+def test_regression_on_constant_inputs_is_between_zero_and_the_mean():
+    rng = np.random.default_rng(4)
+    Y = rng.normal(size=(50, 1))
+    with pytest.warns(NumericalWarning, match="all points coincide"):
+        fit = regress(np.zeros((50, 2)), Y, rng)
+    # Targets are centred, so the ridge shrinks towards zero; inputs that say nothing say the same.
+    found = fit(np.zeros((3, 2))) / Y.mean()
+    assert np.all((found >= 0) & (found <= 1 + 1e-9))
+    assert np.ptp(found) < 1e-9
+
+
+# -- smoothing -------------------------------------------------------------------------------------
+
+
+@given(st.floats(0.02, 0.95), st.integers(0, 5))
+def test_smoothing_keeps_mean_and_covariance(h, seed):
+    rng = np.random.default_rng(seed)
+    points, weights = (
+        rng.normal(size=(50, 2)) @ [[1.0, 0.5], [0.0, 2.0]],
+        rng.dirichlet(np.ones(50)),
+    )
+    smooth = Smoothed(points, weights, h, np.zeros(2, dtype=bool))
+    drawn = smooth.draw(4000, rng)
+    mean, cov = weights @ points, np.cov(points.T, aweights=weights, bias=True)
+    sd = np.sqrt(np.diag(cov))
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < 5 * sd / np.sqrt(4000))
+    # The fourth moment of weighted points is at most (max |z|)^2 times the second.
+    wild = np.max(np.abs(smooth.whitened)) ** 2
+    assert np.all(np.abs(np.cov(drawn.T) - cov) < 5 * np.outer(sd, sd) * np.sqrt(wild / 4000))
+
+
+@pytest.mark.parametrize("how", [Smoothing(0.1), Smoothing(0.5), Smoothing(0.3, neighbours=5)])
+def test_smoothed_densities_integrate_to_one(how):
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(40, 1)), rng.dirichlet(np.ones(40))
+    smooth = Smoothed.by(points, weights, how, FREE)
+    grid = np.linspace(-8, 8, 20001)
+    density = np.exp(smooth.log_density(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_smoothed_density_is_the_mixture_it_says():
+    points, weights, h = np.array([[0.0], [2.0]]), np.array([0.25, 0.75]), 0.6
+    smooth = Smoothed(points, weights, h, FREE)
+    mean, sd = 1.5, np.sqrt(0.75)
+    at = mean + np.sqrt(1 - h**2) * (points[:, 0] - mean)
+    grid = np.linspace(-1, 3, 5)
+    expected = np.log(stats.norm.pdf(grid[:, None], at, h * sd) @ weights)
+    np.testing.assert_allclose(smooth.log_density(grid[:, None]), expected, atol=1e-6)
+
+
+def test_separate_values_are_neither_moved_nor_smoothed():
+    rng = np.random.default_rng(0)
+    points = np.column_stack([rng.integers(0, 3, size=60), rng.normal(size=60)]).astype(float)
+    discrete = np.array([True, False])
+    smooth = Smoothed(points, equal(60), 0.4, discrete)
+    assert set(smooth.draw(200, rng)[:, 0]) <= {0.0, 1.0, 2.0}
+    grid = np.linspace(-8, 8, 4001)
+    masses = [
+        np.trapezoid(np.exp(smooth.log_density(np.column_stack([np.full(4001, v), grid]))), grid)
+        for v in range(3)
+    ]
+    np.testing.assert_allclose(masses, np.bincount(points[:, 0].astype(int)) / 60, atol=1e-4)
+    assert smooth.log_density(np.array([[0.5, 0.0]]))[0] == -np.inf
+
+
+def test_local_shares_follow_gaps():
+    Z = np.concatenate([np.linspace(0, 1, 50), [10.0]])[:, None]
+    shares = local_shares(Z, Smoothing(0.1, neighbours=3))
+    assert shares[-1] > 3 * np.median(shares)
+    assert np.all((shares > 0) & (shares < 1))
+    same = local_shares(np.zeros((5, 1)), Smoothing(0.1, neighbours=3))
+    assert np.all(np.isfinite(same))
+
+
+def test_small_helpers():
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    expected = np.sum((A[:, None] - B[None]) ** 2, axis=2)
+    np.testing.assert_allclose(squared_distances(A, B), expected, atol=1e-12)
+    w = rng.dirichlet(np.ones(5))
+    D = A - w @ A
+    L = covariance_factor(D, w)
+    np.testing.assert_allclose(L @ L.T, (D * w[:, None]).T @ D, atol=1e-6)
+    assert np.all(np.isfinite(covariance_factor(np.zeros((3, 2)), equal(3))))
+    found = log_sum(np.array([[0.0, np.log(3.0)], [-np.inf, -np.inf], [-1000.0, -1000.0]]))
+    np.testing.assert_allclose(found, [np.log(4.0), -np.inf, -1000.0 + np.log(2.0)])
+
+
+# -- coordinates -----------------------------------------------------------------------------------
+
+
+def test_columns_survive_outliers():
+    rng = np.random.default_rng(0)
+    X = rng.normal(3.0, 2.0, size=(2000, 1))
+    wild = X.copy()
+    wild[0] = 1e12
+    calm, upset = Columns.of(X), Columns.of(wild)
+    np.testing.assert_allclose(upset.scale, calm.scale, rtol=0.01)
+    assert not calm.heavy[0]
+    cauchy = rng.standard_cauchy(size=(2000, 1))
+    columns = Columns.of(cauchy)
+    assert columns.heavy[0]
+    assert np.abs(columns(cauchy)).max() < 20
+    assert np.all(np.diff(columns(np.sort(cauchy, axis=0)), axis=0) >= 0)  # keeps the order
+
+
+def test_constant_columns_keep_their_units():
+    columns = Columns.of(np.full((30, 1), 7.0))
+    np.testing.assert_array_equal(columns(np.array([[7.0], [8.0]])), [[0.0], [1.0]])
+    rare = np.zeros((100, 1))
+    rare[0] = 5.0  # most are the same: the standard deviation is what is left
+    assert Columns.of(rare).scale[0] == pytest.approx(rare.std())
+
+
+def test_data_sets_of_rows_have_no_order():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 8, 2))
+    data = Data.of(x, 0)
+    np.testing.assert_allclose(data(x[:, ::-1]), data(x), atol=1e-10)
+    assert data(x).shape == (20, 2 + 3 + 100)
+    plain = Data.of(x[:, 0], 0)
+    assert plain(x[:, 0]).shape == (20, 2)
+
+
+PRIOR = as_prior([stats.norm(1, 2), stats.gamma(2.0), stats.uniform(0, 1), stats.poisson(3.0)])
+
+
+def test_spaces_go_back_and_forth():
+    theta = PRIOR.sample(200, 0)
+    space = Space.of(theta, PRIOR)
+    P = space.coordinates(theta)
+    np.testing.assert_allclose(space.parameters(P), theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(P.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(P.std(axis=0), 1.0)
+    assert np.all(space.parameters(np.full((1, 4), -1e3))[:, 1] >= 0)
+
+
+def test_volumes_are_determinants():
+    prior = as_prior([stats.gamma(2.0), stats.norm(0, 3)])
+    theta = prior.sample(50, 0)
+    space, step = Space.of(theta, prior), 1e-6
+    moved = [
+        (space.coordinates(theta + step * e) - space.coordinates(theta - step * e)) / (2 * step)
+        for e in np.eye(2)
+    ]
+    determinants = np.linalg.det(np.stack(moved, axis=1))
+    np.testing.assert_allclose(space.log_volume(theta), np.log(np.abs(determinants)), atol=1e-3)
+
+
+# -- from data to parameters -----------------------------------------------------------------------
+
+
+def test_adjustment_moves_points_to_the_observation():
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(400, 1))
+    X = P + 0.5 * rng.normal(size=(400, 1))
+    inverse = Inverse.fit(P, X, rng)
+    ((points, weights),) = inverse.posterior(np.array([[1.5]]), Recipe("data", 1.0, "location"))
+    # The exact posterior is N(1.2, 0.2); 400 residuals, and a regression of about ten terms.
+    assert weights @ points[:, 0] == pytest.approx(1.2, abs=4 * np.sqrt(0.2 / 40))
+    assert np.sqrt(weights @ (points[:, 0] - 1.2) ** 2) == pytest.approx(np.sqrt(0.2), rel=0.4)
+    shares = inverse.shares(np.array([[1.5]]), Recipe("data", 0.1, "none"))[0]
+    assert shares.sum() == pytest.approx(1.0)
+    assert np.all(shares >= 0)
+    assert 20 <= np.count_nonzero(shares) <= 41
+
+
+def test_scale_adjustment_follows_the_noise():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(800, 1))
+    P = np.exp(X) * rng.normal(size=(800, 1))
+    inverse = Inverse.fit(P, X, rng)
+    recipe = Recipe("data", 1.0, "scale")
+    spread = [p.std() for p, _ in inverse.posterior(np.array([[-0.8], [0.8]]), recipe)]
+    assert spread[1] / spread[0] == pytest.approx(np.exp(1.6), rel=0.4)
+
+
+def test_equal_distances_share_alike():
+    rng = np.random.default_rng(2)
+    with pytest.warns(NumericalWarning, match="all points coincide"):
+        inverse = Inverse.fit(rng.normal(size=(60, 1)), np.zeros((60, 1)), rng)
+    shares = inverse.shares(np.zeros((1, 1)), Recipe("data", 0.1, "none"))
+    assert np.all(np.isfinite(shares))
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_targets_are_parameters_and_products():
+    P = np.random.default_rng(0).normal(size=(30, 2))
+    assert targets(P).shape == (30, 2 + 3)
+    assert targets(np.hstack([P] * 4)).shape == (30, 8 + 8)
+    np.testing.assert_array_equal(targets(P)[:, :2], P)
+    assert np.all(np.isfinite(targets(np.ones((30, 1)))))
+
+
+# -- from parameters to data -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forward():
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(600, 1))
+    return Forward.fit(P, P + 0.5 * rng.normal(size=(600, 1)), rng)
+
+
+def test_a_learned_likelihood_is_the_true_one(forward):
+    grid = np.linspace(-1.5, 2.5, 41)[:, None]
+    found = forward.log_likelihood(grid, np.array([0.5]))
+    exact = stats.norm.logpdf(0.5, grid[:, 0], 0.5)
+    likely = exact > exact.max() - 2.0  # within two standard deviations
+    # A density of 600 residuals: one in ten where the density is high, more in the tails.
+    assert np.max(np.abs(found - exact)[likely]) < 0.5
+    assert abs(grid[np.argmax(found), 0] - 0.5) < 4 * 0.5 / np.sqrt(60)
+
+
+def test_rows_add_up(forward):
+    grid = np.linspace(-1, 1, 5)[:, None]
+    rows = np.array([[0.2], [0.7], [-0.1]])
+    together = forward.log_likelihood(grid, rows)
+    apart = sum(forward.log_likelihood(grid, row) for row in rows)
+    np.testing.assert_allclose(together, apart)
+
+
+def test_noise_that_grows_is_noticed():
+    rng = np.random.default_rng(1)
+    P = rng.uniform(-1, 1, size=(800, 1))
+    forward = Forward.fit(P, P + np.exp(1.5 * P) * rng.normal(size=(800, 1)), rng)
+    assert forward.scales is not None
+
+
+def test_importance_sampling_of_a_normal_posterior():
+    rng = np.random.default_rng(0)
+
+    def log_prior(P):
+        return stats.norm.logpdf(P[:, 0])
+
+    def log_target(P):
+        return log_prior(P) + stats.norm.logpdf(1.5, P[:, 0], 0.5)
+
+    draws = rng.normal(size=(2000, 1))
+    start = Smoothed(draws, equal(2000), 0.5, FREE)
+    found = importance_sample(log_target, log_prior, draws, start, 2000, 3, rng)
+    ess = 1 / np.sum(found.weights**2)
+    assert ess > 500
+    mean = found.weights @ found.points[:, 0]
+    assert mean == pytest.approx(1.2, abs=4 * np.sqrt(0.2 / ess))
+    evidence = stats.norm.logpdf(1.5, 0, np.sqrt(1.25))
+    assert found.log_evidence() == pytest.approx(evidence, abs=4 / np.sqrt(ess))
+
+
+@given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=30), st.floats(0, 1))
+def test_tempered_weights_count_enough(logs, share):
+    weights = tempered(np.array(logs), share * len(logs))
+    assert weights.sum() == pytest.approx(1.0)
+    assert np.all(weights >= 0)
+    assert 1 / np.sum(weights**2) >= share * len(logs) - 1e-3 * len(logs)
+
+
+# -- scores ----------------------------------------------------------------------------------------
+
+
+def test_log_scores_are_those_of_the_smoothed_density():
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(80, 2)), rng.dirichlet(np.ones(80))
+    truth, none = np.array([[0.3, -0.2]]), np.zeros(2, dtype=bool)
+    judge = Judge(none, np.full(2, -np.inf), np.full(2, np.inf))
+    for neighbours in (0, 5):
+        found = judge([(points, weights)], truth, rng, neighbours)[0]
+        expected = [
+            Smoothed.by(points, weights, Smoothing(h, neighbours), none).log_density(truth)[0]
+            for h in SMOOTHING
+        ]
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["log", "energy"])
+def test_scores_are_proper(kind):
+    """The right distribution scores better on average than a shifted, wider or narrower one."""
+    rng = np.random.default_rng(0)
+    judge = Judge(FREE, np.full(1, -np.inf), np.full(1, np.inf), kind)
+    truths = rng.normal(size=(300, 1))
+    points = stats.norm.ppf((np.arange(200) + 0.5) / 200)[:, None]
+
+    def score(shift, scale):
+        sample = (shift + scale * points, equal(200))
+        return judge([sample] * 300, truths, rng).mean(axis=0).max()
+
+    best = score(0.0, 1.0)
+    assert all(best > score(*wrong) for wrong in [(0.7, 1.0), (0.0, 2.0), (0.0, 0.5)])
+
+
+def test_scores_within_bounds_are_larger():
+    rng = np.random.default_rng(0)
+    points, weights = np.abs(rng.normal(size=(200, 1))), equal(200)
+    free = Judge(FREE, np.full(1, -np.inf), np.full(1, np.inf))
+    bound = Judge(FREE, np.zeros(1), np.full(1, np.inf))
+    truth = np.array([[0.1]])
+    gain = bound([(points, weights)], truth, rng)[0] - free([(points, weights)], truth, rng)[0]
+    assert np.all(gain >= -1e-12)
+    assert gain[-1] > 0.05
+
+
+def test_values_no_point_has_are_rare_not_impossible():
+    judge = Judge(np.ones(1, dtype=bool), np.zeros(1), np.full(1, 5.0))
+    points = np.array([[0.0], [1.0], [1.0], [2.0]])
+    found = judge([(points, equal(4))] * 2, np.array([[1.0], [4.0]]), np.random.default_rng(0))
+    np.testing.assert_allclose(found[0], np.log((1 - STRAY) * 0.5 + STRAY * 0.1))
+    assert np.all(np.isfinite(found[1]))
+    assert np.all(found[1] < np.log(0.25))
