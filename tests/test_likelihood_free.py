@@ -245,14 +245,8 @@ def test_prior_changed_equals_simulations_from_it(adjusted):
     assert abs(direct.mean() - again.mean())[0] < 4 * np.sqrt(2 * var / 50)
 
 
-# Near simulations are chosen before they are weighted. An observation that is rare under the new
-# prior (x = -1, three standard deviations out) leaves about 25 of 1000, and a bias of 0.9 sd.
-RARE = pytest.mark.xfail(reason="observations rare under a new prior are biased", strict=False)
-UNDER_NEW = [pytest.param(m, marks=RARE) if m in ("auto", "adjusted") else m for m in METHODS]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("method", UNDER_NEW)
+@pytest.mark.parametrize("method", METHODS)
 def test_prior_changed_after_simulation_with_all_methods(method):
     model = fitted(1000, method=method)
     check_new_prior(model, stats.norm(*NEW), 1000)
@@ -433,9 +427,7 @@ def test_data_that_say_nothing_leave_the_prior():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", AWKWARD)
 @pytest.mark.parametrize("method", METHODS)
-def test_awkward_simulations_with_all_methods(kind, method, request):
-    if kind == "all constant" and method in ("auto", "likelihood"):
-        request.applymarker(pytest.mark.xfail(reason="no likelihood of data that never vary"))
+def test_awkward_simulations_with_all_methods(kind, method):
     check_awkward(kind, method=method)
 
 
