@@ -48,8 +48,8 @@ class Prior:
         Independent groups of columns, in order.
     names : tuple of str or None
         One per parameter.
-    draws : array (n, d) or None
-        The sample, of a prior that is given by draws only.
+    draws : array or None
+        The sample (n, d), of a prior that is given by draws only.
     """
 
     components: tuple[Component, ...]

@@ -46,11 +46,11 @@ class Simulations:
 
     Attributes
     ----------
-    theta : array (n, d)
-        Parameters of the simulations that worked.
-    x : array (n, ...)
-        Their outputs.
-    ok : bool array (done,)
+    theta : array
+        Parameters (n, d) of the simulations that worked.
+    x : array
+        Their outputs (n, ...).
+    ok : array of bool
         Which of all simulations done worked, in order.
     requested : int
         How many were asked for.
