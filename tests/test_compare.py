@@ -352,6 +352,10 @@ def test_independence_chooses_kernels_on_a_held_out_part():
     table = result.details["chosen_from"]
     assert len(table) == 25
     assert result.kernel == max(table, key=lambda row: row["ratio"])["kernel"]
+    for method in ("gamma", "wild", "linear", "block", "features"):
+        result = kb.hsic_test(x, z, "power", "power", 50, 0, method=method)
+        assert result.details["chosen_from"] == table, method
+        assert kb.mmd_test(x, z, "power", 50, 0, method=method).details["chosen_from"], method
     given = [kb.Gaussian(1e-4), kb.Gaussian(0.1)]
     assert kb.hsic_test(x, z, given, None, 100, 0, split=0.3).kernel[0] == given[1]
     with pytest.raises(ValueError, match="power"):
@@ -406,7 +410,9 @@ def test_weights_of_pairs_say_what_is_wrong():
 def test_one_kernel_aggregated_is_the_test_itself():
     X, Y = samples(30, 25, shift=0.3)
     k = kb.Gaussian(1.0)
-    single, many = kb.mmd_test(X, Y, k, 300, 0), kb.mmd_aggregated(X, Y, [k], 300, 0)
+    single = kb.mmd_test(X, Y, k, 300, 0)
+    many = kb.mmd_aggregated(X, Y, [k], 300, 0, centrality=0.0)
+    assert [row["by"] for row in many.details["table"]] == ["MMD"]
     assert many.pvalue == pytest.approx(single.pvalue)
     assert many.effect == single.effect
     x, z = dependent(30)
@@ -442,14 +448,48 @@ def test_gamma_tails_are_near_the_shares_of_permutations():
     assert np.all(np.diff(log_p[0][order]) <= 0.0)
 
 
-def test_default_weights_favour_the_middle():
+def test_default_weights():
     X, Y = samples(shift=0.3)
-    table = kb.mmd_aggregated(X, Y, None, 50, 0).details["table"]
+    result = kb.mmd_aggregated(X, Y, None, 50, 0)
+    table = result.details["table"]
+    assert [row["by"] for row in table] == ["MMD"] * 7 + ["centrality"] * 7
     weights = np.array([row["weight"] for row in table])
-    np.testing.assert_allclose(weights[:10], weights[9::-1])  # symmetric in the log bandwidth
-    assert weights[4] > 5.0 * weights[0]
-    given = kb.mmd_aggregated(X, Y, [kb.Gaussian(1.0), kb.Gaussian(2.0)], 50, 0).details["table"]
-    assert [row["weight"] for row in given] == [0.5, 0.5]
+    bandwidths = np.array([row["kernel"].bandwidth for row in table])
+    median = kb.Gaussian.median(np.concatenate([X, Y])).bandwidth
+    np.testing.assert_allclose(bandwidths, np.tile(median * 2.0 ** np.arange(-4, 3), 2))
+    np.testing.assert_allclose(weights[:7], 0.9 * bandwidths[:7] / bandwidths[:7].sum())
+    np.testing.assert_allclose(weights[7:], 0.1 / 7)
+    given = [kb.Gaussian(1.0), kb.Gaussian(2.0)]
+    table = kb.mmd_aggregated(X, Y, given, 50, 0, weights=[1, 3], centrality=0.2).details["table"]
+    np.testing.assert_allclose([row["weight"] for row in table], [0.2, 0.6, 0.1, 0.1])
+    x, z = dependent(30)
+    weights = [
+        row["weight"] for row in kb.hsic_aggregated(x, z, None, None, 50, 0).details["table"]
+    ]
+    square = np.reshape(weights, (5, 5))
+    np.testing.assert_allclose(square, square[::-1, ::-1])  # symmetric in the log bandwidths
+    assert square[2, 2] > 5.0 * square[0, 2]
+
+
+def test_centrality_is_the_difference_of_mean_similarity_to_all_points():
+    X, Y = samples(30, 20, shift=0.0)
+    Y = 2.0 * Y
+    k = kb.Gaussian(1.0)
+    result = kb.mmd_aggregated(X, Y, [k], 200, 0)
+    mean = np.asarray(k(np.concatenate([X, Y]))).mean(axis=1)
+    row = result.details["table"][1]
+    assert row["statistic"] == pytest.approx((mean[:30].mean() - mean[30:].mean()) ** 2)
+    assert (result.details["by"], result.kernel) == ("centrality", k)
+
+
+def test_aggregated_pvalues_have_their_exact_law_over_all_splits():
+    """Every split of the same points is equally likely under the null: P(p <= a) <= a for all."""
+    points = np.random.default_rng(0).normal(size=(7, 1))
+    pvalues = []
+    for first in itertools.combinations(range(7), 3):
+        rest = [i for i in range(7) if i not in first]
+        pvalues.append(kb.mmd_aggregated(points[list(first)], points[rest], None, 35, 0).pvalue)
+    np.testing.assert_allclose(np.sort(pvalues), np.arange(1, 36) / 35)
 
 
 def test_aggregation_finds_what_one_bandwidth_misses():
@@ -619,7 +659,8 @@ def test_clear_errors():
         (lambda: kb.hsic_test(x[:3], x[:3]), "at least 5"),
         (lambda: kb.ci_test(x[:5], x[:5], x[:5]), "at least 10"),
         (lambda: kb.mmd_aggregated(X, Y, []), "empty"),
-        (lambda: kb.mmd_aggregated(X, Y, weights=[1.0]), "20 positive"),
+        (lambda: kb.mmd_aggregated(X, Y, weights=[1.0]), "7 positive"),
+        (lambda: kb.mmd_aggregated(X, Y, centrality=1.0), "share of the level"),
     ]
     for run, words in cases:
         with pytest.raises(ValueError, match=words):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -14,49 +13,49 @@ from kernelbayes.compare.nulls import check_pairs, check_sizes, pooled_kernel
 from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
 from kernelbayes.conditional import default_kernel
-from kernelbayes.kernels import Gaussian, Kernel, Laplace
+from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.select import rescaled
 
-# Multiples of the default bandwidth for kernels that are not made for vectors.
-SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Points on which the range of distances is measured.
 RANGE_POINTS = 1000
 
 
-def default_collection(X: Any, Y: Any = None, size: int = 10) -> list[Kernel]:
-    """Kernels over the range of distances, of both samples pooled if there are two.
+def two_sample_collection(X: Any, Y: Any) -> tuple[list[Kernel], Floats]:
+    """Gaussian kernels from 1/16 of the pooled median bandwidth to 4 times it, and their weights.
 
-    Symmetric in the points, as permutations need: the collection does not see the labels.
+    Weights are proportional to bandwidths: a wide kernel has few directions to look at, means above
+    all, and loses much power if it has to share. A fine one sees noise in many directions, and what
+    it is needed for makes it extreme. Symmetric in the points, as permutations need.
     """
-    kernel = default_kernel(X) if Y is None else pooled_kernel(X, Y)
+    kernel = pooled_kernel(X, Y)
     if not isinstance(kernel, Gaussian):
-        return [kernel]
-    gaussian = bandwidth_family(kernel, X, Y, size)
-    return gaussian if Y is None else gaussian + bandwidth_family(Laplace(1.0), X, Y, size)
+        return [kernel], np.ones(1)
+    scales = 2.0 ** np.arange(-4.0, 3.0)
+    return [rescaled(kernel, float(scale)) for scale in scales], scales
+
+
+def variable_collection(points: Any) -> tuple[list[Kernel], Floats]:
+    """Five Gaussian kernels over the range of distances; weights fall off from the middle."""
+    kernels = bandwidth_family(default_kernel(points), points, None, 5)
+    size = len(kernels)
+    m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
+    return kernels, 1.0 / (1.0 + (m / 0.3) ** 2)
 
 
 def bandwidth_family(kernel: Kernel, X: Any, Y: Any, size: int) -> list[Kernel]:
-    """Kernels of one family, bandwidths evenly spaced on a log scale over the distances' range."""
-    if not isinstance(kernel, Gaussian | Laplace):
-        family = [rescaled(kernel, scale) for scale in SCALES]
-        return family if family[0] != kernel else [kernel]
+    """Gaussian kernels, bandwidths evenly spaced on a log scale over the range of distances.
+
+    From half the 5 % quantile to twice the 95 % quantile. Any other kernel stays alone.
+    """
+    if not isinstance(kernel, Gaussian):
+        return [kernel]
     points = kernel.points(X) if Y is None else concatenate(kernel.points(X), kernel.points(Y))
-    distances = _distances(points, "cityblock" if isinstance(kernel, Laplace) else "euclidean")
+    distances = _distances(points)
     if not distances.size:
         return [kernel]
     low, high = np.quantile(distances, [0.05, 0.95])
     scales = np.geomspace(0.5 * low, 2.0 * high, size)
-    return [type(kernel)(float(scale)) for scale in scales]
-
-
-def central_weights(kernels: Sequence[Kernel]) -> Floats:
-    """Weights of families of kernels, largest in the middle of each family's range."""
-    parts = []
-    for _, family in groupby(kernels, type):
-        size = len(list(family))
-        m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
-        parts.append(1.0 / (1.0 + (m / 0.3) ** 2))
-    return np.concatenate(parts)
+    return [Gaussian(float(scale)) for scale in scales]
 
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"] | None
@@ -106,9 +105,9 @@ def _choices(kernel: Choice, points: Any, name: str) -> list[Kernel]:
     return kernels
 
 
-def _distances(points: Points, metric: str) -> Floats:
+def _distances(points: Points) -> Floats:
     """Positive distances among a fixed random subset."""
     n = count(points)
     keep = np.random.default_rng(0).choice(n, min(n, RANGE_POINTS), replace=False)
-    found = pdist(np.asarray(to_numpy(take(points, keep)), dtype=np.float64), metric)
+    found = pdist(np.asarray(to_numpy(take(points, keep)), dtype=np.float64))
     return np.asarray(found[found > 0.0])

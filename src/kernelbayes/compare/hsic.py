@@ -141,14 +141,15 @@ def hsic_test(
     """
     check_options(permutations, level)
     generator = as_generator(rng)
-    details: dict[str, Any] = {"unbiased": unbiased}
+    details: dict[str, Any] = {}
     kernel_x = default_kernel(X) if kernel_x is None else kernel_x
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
     if not (isinstance(kernel_x, Kernel) and isinstance(kernel_z, Kernel)):
         if weights is not None:
             raise ValueError("choosing kernels takes no weights; give one kernel for each variable")
-        X, Z, kernel_x, kernel_z, table = choose_kernels(X, Z, kernel_x, kernel_z, split, generator)
-        details |= table
+        X, Z, kernel_x, kernel_z, details = choose_kernels(
+            X, Z, kernel_x, kernel_z, split, generator
+        )
     X, Z = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
     check_sizes(5, pairs=check_pairs(X=X, Z=Z))
     options = Options(permutations, generator, level, block_size, rank, unbiased)
@@ -156,7 +157,7 @@ def hsic_test(
         pair = kernel_x, kernel_z
         return weighted.hsic(X, Z, weights, pair, method, options, block_length)
     if method in ("linear", "block", "features"):
-        return large.hsic(X, Z, (kernel_x, kernel_z), method, options)
+        return large.hsic(X, Z, (kernel_x, kernel_z), method, options, details)
     problem = Pairs.of(X, Z, kernel_x, kernel_z)
     if method == "permutation":
         statistic, null = problem.permuted(permutations, generator, unbiased)
@@ -167,14 +168,14 @@ def hsic_test(
         statistic, null, p = problem.gamma(permutations)
     elif method == "wild":
         statistic, null, length = problem.wild(permutations, generator, unbiased, block_length)
-        p, details["block_length"] = pvalue(statistic, null, problem.scale), length
+        p, details = pvalue(statistic, null, problem.scale), {**details, "block_length": length}
     else:
         raise ValueError(
             f"method must be 'permutation', 'gamma', 'wild', 'linear', 'block' or 'features', "
             f"got {method!r}"
         )
     warn_if_constant(null, statistic, problem.scale, "a variable is constant to its kernel")
-    return problem.result(statistic, p, null, method, level, details)
+    return problem.result(statistic, p, null, method, level, {"unbiased": unbiased, **details})
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,11 +55,16 @@ def mmd(
 
 
 def hsic(
-    X: Points, Z: Points, kernels: tuple[Kernel, Kernel], method: str, options: Options
+    X: Points,
+    Z: Points,
+    kernels: tuple[Kernel, Kernel],
+    method: str,
+    options: Options,
+    details: dict[str, Any],
 ) -> KernelTestResult:
     """Independence test by one of the methods of this module."""
     run = {"linear": hsic_linear, "block": hsic_block, "features": hsic_features}[method]
-    return run(X, Z, kernels, options)
+    return run(X, Z, kernels, options, details)
 
 
 # --- quadruples ----------------------------------------------------------------------------------
@@ -83,7 +88,11 @@ def mmd_linear(
 
 
 def hsic_linear(
-    X: Points, Z: Points, kernels: tuple[Kernel, Kernel], options: Options
+    X: Points,
+    Z: Points,
+    kernels: tuple[Kernel, Kernel],
+    options: Options,
+    details: dict[str, Any],
 ) -> KernelTestResult:
     r"""Mean over quadruples of pairs of h = d_k d_l / 4, an unbiased estimate of HSIC.
 
@@ -103,7 +112,7 @@ def hsic_linear(
         scales.append(float(np.abs(diagonal(kernel, a)).max()))
     h = 0.25 * differences[0] * differences[1]
     spread = math.sqrt(spreads[0] * spreads[1])
-    return _mean_result(h, spread, math.prod(scales), kernels, "HSIC", (n,), options, {})
+    return _mean_result(h, spread, math.prod(scales), kernels, "HSIC", (n,), options, details)
 
 
 def _mean_result(
@@ -206,7 +215,11 @@ def mmd_block(
 
 
 def hsic_block(
-    X: Points, Z: Points, kernels: tuple[Kernel, Kernel], options: Options
+    X: Points,
+    Z: Points,
+    kernels: tuple[Kernel, Kernel],
+    options: Options,
+    details: dict[str, Any],
 ) -> KernelTestResult:
     """Mean of the unbiased HSIC over blocks of pairs."""
     n = count(X)
@@ -235,7 +248,7 @@ def hsic_block(
     spread = math.sqrt(math.prod(np.maximum(np.mean(own, axis=0), 0.0)))
     first = (diagonal(k, take(P, slice(0, size))) for k, P in zip(kernels, (X, Z), strict=True))
     scale = math.prod(float(np.abs(d).max()) for d in first)
-    details = {"blocks": q, "block_size": size}
+    details = {"blocks": q, "block_size": size, **details}
     return _block_result(total, values, spread, scale, kernels, "HSIC", (n,), options, details)
 
 

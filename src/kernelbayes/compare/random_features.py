@@ -84,7 +84,11 @@ def mmd_features(
 
 
 def hsic_features(
-    X: Points, Z: Points, kernels: tuple[Kernel, Kernel], options: Options
+    X: Points,
+    Z: Points,
+    kernels: tuple[Kernel, Kernel],
+    options: Options,
+    details: dict[str, Any],
 ) -> KernelTestResult:
     """Independence test on the cross-covariance of the features."""
     n = count(X)
@@ -111,7 +115,7 @@ def hsic_features(
     return KernelTestResult(
         *(statistic, p, null, kernels, effect, power, options.level),
         *("HSIC", "features", (n,)),
-        details={"rank": (r, sums.shape[1] - 1 - r), "features": tuple(maps)},
+        details={"rank": (r, sums.shape[1] - 1 - r), "features": tuple(maps), **details},
     )
 
 

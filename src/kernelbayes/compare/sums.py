@@ -54,6 +54,15 @@ class Sums:
         within_x, within_y = self._within()
         return within_x + within_y - 2.0 * self.xy / (self.mx * self.my)
 
+    def centrality(self) -> Any:
+        """Squared difference of the samples' mean centrality, k(z, .) averaged over both samples.
+
+        It is <mu_X - mu_Y, mu_pooled>, and up to the terms i = j the difference of within-sample
+        sums of Song and Chen (2023): far from zero if one sample is wider or denser.
+        """
+        difference = (self.xx + self.xy) / self.mx - (self.xy + self.yy) / self.my
+        return (difference / (self.mx + self.my)) ** 2
+
     def spread(self) -> Any:
         """Mean variance of the two samples in feature space, E k(x, x) - E k(x, x')."""
         within_x, within_y = self._within()
