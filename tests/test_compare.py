@@ -605,25 +605,43 @@ def test_constant_data_have_p_value_one_and_a_warning():
     noise = rng.normal(size=20)
     runs = [lambda m=m: kb.mmd_test(ones, ones, k, 50, 0, method=m) for m in METHODS]
     runs += [lambda m=m: kb.hsic_test(ones, noise, k, k, 50, 0, method=m) for m in METHODS]
+    runs += [lambda m=m: kb.hsic_test(ones, ones, k, k, 50, 0, method=m) for m in METHODS]
     runs += [
+        lambda: kb.hsic_test(ones, noise, k, k, 50, 0, weights=1.0 + noise**2),
         lambda: kb.mmd_test(ones, ones, rng=0),
         lambda: kb.mmd_aggregated(ones, ones, [k, kb.Laplace(2.0)], 50, 0),
         lambda: kb.hsic_aggregated(ones, noise, [k], [k], 50, 0),
         lambda: kb.ci_test(ones, noise, noise[::-1], k, k, k, 50, 0),
     ]
     for run in runs:
-        with pytest.warns(kb.NumericalWarning):
+        with pytest.warns(kb.NumericalWarning) as caught:
             result = run()
+        assert caught[-1].filename == __file__  # it points to the caller
         assert result.pvalue == 1.0
+        assert (result.power_estimate, result.effect.size) == (0.0, 0.0)
         assert np.isfinite(result.statistic)
         assert np.isfinite(result.null).all()
         assert not np.isnan([result.effect.size, *result.effect.interval]).any()
 
 
 def test_two_constants_are_as_different_as_can_be():
-    result = kb.mmd_test(np.zeros(10), np.ones(10), kb.Gaussian(1.0), 200, 0)
-    assert result.pvalue < 0.05
-    assert result.effect.size == np.inf
+    for method in METHODS:
+        options = {"method": method, "block_size": 5}
+        result = kb.mmd_test(np.zeros(10), np.ones(10), kb.Gaussian(1.0), 200, 0, **options)
+        assert result.pvalue < 0.05, method
+        assert result.effect.size == np.inf, method
+
+
+def test_a_kernel_correlation_is_at_most_one():
+    x, z = dependent(40)
+    for method in METHODS:
+        for other in (x, z):
+            effect = kb.hsic_test(x, other, None, None, 20, 0, method=method).effect
+            low, high = effect.interval
+            assert 0.0 <= low <= effect.size <= high <= 1.0, method
+    # Where one pair holds the variation, so that there is no jackknife, the size is still known.
+    effect = kb.hsic_test(x[:7], x[:7], kb.Gaussian(0.7), kb.Gaussian(0.7), 20, 0).effect
+    assert effect.size == pytest.approx(1.0)
 
 
 def test_duplicated_points_and_unequal_sizes():
@@ -661,20 +679,66 @@ def test_clear_errors():
         (lambda: kb.mmd_aggregated(X, Y, []), "empty"),
         (lambda: kb.mmd_aggregated(X, Y, weights=[1.0]), "7 positive"),
         (lambda: kb.mmd_aggregated(X, Y, centrality=1.0), "share of the level"),
+        (lambda: kb.mmd_test(X, Y, "power", split=0.96), "left for the test"),
+        (lambda: kb.hsic_test(x, x, "power", split=0.8), "left for the test"),
+        (lambda: kb.mmd_test(X, Y, method="features", rank=0), "rank"),
+        (lambda: kb.mmd_test(X, Y[:3], method="features"), "at least 4"),
     ]
     for run, words in cases:
         with pytest.raises(ValueError, match=words):
             run()
     with pytest.raises(TypeError, match="integer"):
         kb.mmd_test(X, Y, permutations=10.5)
-    with pytest.raises(TypeError, match="Kernel"):
-        kb.mmd_test(X, Y, [1.0])
+    wrong = [
+        lambda: kb.mmd_test(X, Y, [1.0]),
+        lambda: kb.mmd_test(X, Y, 1.0),
+        lambda: kb.mmd_test(X, Y, kb.Gaussian),
+        lambda: kb.hsic_test(x, x, 1.0),
+        lambda: kb.mmd_aggregated(X, Y, kb.Gaussian(1.0)),
+        lambda: kb.hsic_aggregated(x, x, [0.1, 1.0]),
+        lambda: kb.ci_test(x, x, x, None, "rbf"),
+    ]
+    for run in wrong:
+        with pytest.raises(TypeError, match=r"must be a (Kernel|non-empty sequence)"):
+            run()
+    with pytest.raises(TypeError, match="Custom"):
+        kb.mmd_test(np.arange(5), np.arange(5, 10), np.eye(10))
+    given = kb.mmd_aggregated(X, Y, (kb.Gaussian(s) for s in (0.5, 1.0)), 50, 0)  # any iterable
+    assert len(given.details["table"]) == 4
+
+
+def test_both_samples_are_of_one_kind_with_the_same_columns():
+    pandas = pytest.importorskip("pandas")
+    X, Y = (pandas.DataFrame(P, columns=["a", "b"]) for P in samples())
+    swapped = Y[["b", "a"]]
+    for run in (kb.mmd_test, kb.mmd_aggregated):
+        with pytest.raises(ValueError, match="same order"):
+            run(X, swapped, rng=0)
+    with pytest.raises(ValueError, match="same order"):
+        kb.mmd_test(X, swapped, "power", rng=0)
+    parts = kb.Parts({"a": kb.Gaussian(1.0), "b": kb.Laplace(1.0)})  # finds columns by name
+    found = [kb.mmd_test(X, P, parts, 50, 0).statistic for P in (Y, swapped)]
+    assert found[0] == found[1]
+    assert kb.mmd_test(X, Y.to_numpy(), None, 50, 0).pvalue == kb.mmd_test(X, Y, None, 50, 0).pvalue
+    assert kb.mmd_test(X["a"], Y["b"], None, 50, 0).sizes == (40, 30)  # two series have two names
+    for first, second in ((["a", "b"] * 5, [1.0, 2.0] * 5), ([1.0, 2.0] * 5, ["a", "b"] * 5)):
+        with pytest.raises(TypeError, match="must hold numbers"):
+            kb.mmd_test(first, second)
 
 
 def test_a_gram_matrix_too_large_for_memory_says_what_to_do(monkeypatch):
     monkeypatch.setattr(nulls, "GRAM_ENTRIES", 100)
     with pytest.raises(ValueError, match="features"):
         kb.mmd_test(*samples(), kb.Gaussian(1.0))
+    # Nor is a factor allowed that would take more memory than the matrix may.
+    asked = []
+    monkeypatch.setattr(nulls, "GRAM_ENTRIES", 500 * 28)
+    monkeypatch.setattr(
+        nulls, "partial_cholesky", lambda k, P, rank, tol, rng: asked.append(rank) or (0, 0, 1.0)
+    )
+    with pytest.raises(ValueError, match="features"):
+        kb.mmd_test(*samples(250, 250), kb.Gaussian(1.0))
+    assert asked == [7]
 
 
 # --- results and pictures ------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Conditional embeddings: leave-one-out, invariances, shapes, diagnostics, hard and bad input."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
+from kernelbayes.conditional import default_kernel
 from kernelbayes.linalg import Dense
 from kernelbayes.loo import exact_features, loo_errors
 
@@ -276,3 +278,11 @@ def test_one_factorisation_serves_every_query(monkeypatch):
         cme(NEW)
         kb.sum_rule(cme, NEW)
     assert len(calls) == 1
+
+
+def test_a_column_of_text_has_the_delta_kernel():
+    city = pd.Series(["Oslo", "Rome", "Oslo"])
+    assert default_kernel(city) == kb.Delta()
+    assert default_kernel(city.to_frame()) == kb.Delta()
+    with pytest.raises(TypeError, match="Parts"):
+        default_kernel(pd.DataFrame({"city": city, "age": [1, 2, 3]}))

@@ -340,7 +340,8 @@ def default_kernel(X: Any, name: str = "X") -> Kernel:
     """Gaussian kernel with the median heuristic for numbers, Delta for anything else."""
     array = as_array(X, name)
     numeric = not isinstance(array, np.ndarray) or array.dtype.kind in "fiu"
-    if isinstance(array, np.ndarray) and array.dtype.kind == "O" and is_frame(X):
+    mixed = isinstance(array, np.ndarray) and array.dtype.kind == "O" and is_frame(X)
+    if mixed and array.ndim == 2 and array.shape[1] > 1:
         raise TypeError("columns of mixed types have no default kernel; use Parts({...})")
     return Gaussian.median(as_vectors(X, name)) if numeric else Delta()
 

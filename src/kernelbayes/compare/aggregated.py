@@ -37,16 +37,17 @@ from kernelbayes.arrays import Rng, as_generator, count, to_numpy
 from kernelbayes.compare.collection import two_sample_collection, variable_collection
 from kernelbayes.compare.hsic import Pairs
 from kernelbayes.compare.nulls import (
-    TIES,
     check_options,
     check_pairs,
     check_sizes,
+    kernel_list,
+    one_space,
     orders,
     splits,
     warn_if_constant,
 )
 from kernelbayes.compare.pairs import biased, products, variable
-from kernelbayes.compare.results import Floats, KernelTestResult, power_of
+from kernelbayes.compare.results import TIES, Floats, KernelTestResult, power_of
 from kernelbayes.compare.samples import TwoSamples
 from kernelbayes.kernels import Kernel
 
@@ -104,10 +105,9 @@ def mmd_aggregated(
     check_options(permutations, level)
     if not 0.0 <= centrality < 1.0:
         raise ValueError(f"centrality is a share of the level, in [0, 1), got {centrality!r}")
-    kernels, prior = two_sample_collection(X, Y) if kernels is None else _given(kernels)
+    kernels, prior = two_sample_collection(X, Y) if kernels is None else _given(kernels, "kernels")
     w, K = _weights(weights, prior), len(kernels)
-    X, Y = kernels[0].points(X, "X"), kernels[0].points(Y, "Y")
-    kernels[0].check_pair(X, Y)
+    X, Y = one_space(kernels[0], X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     problems = [TwoSamples.of(X, Y, kernel) for kernel in kernels]
     values = []
@@ -119,11 +119,12 @@ def mmd_aggregated(
     w = np.concatenate([(1.0 - centrality) * w, np.full(K, centrality / K)])
     used = np.flatnonzero(w)
     table, w = np.concatenate(values, axis=1)[used], w[used]
-    row, fields = _aggregate(table, scales[used], w, level)
+    scales = scales[used]
+    row, fields = _aggregate(table, scales, w, level)
     best, by = row % K, ["MMD"] * K + ["centrality"] * K
     errors = [p.errors() for p in problems]
     plain = [None if e is None else e[0] for e in errors]
-    rows, power = _table([*kernels, *kernels], table, w, fields, [*plain, *([None] * K)])
+    rows, power = _table([*kernels, *kernels], table, scales, w, fields, [*plain, *([None] * K)])
     rows = tuple({"by": name, **entry} for name, entry in zip(by, rows, strict=False))
     chosen = problems[best]
     return KernelTestResult(
@@ -185,14 +186,18 @@ def hsic_aggregated(
     True
     """
     check_options(permutations, level)
-    kernels_x, prior_x = variable_collection(X) if kernels_x is None else _given(kernels_x)
-    kernels_z, prior_z = variable_collection(Z) if kernels_z is None else _given(kernels_z)
+    kernels_x, prior_x = (
+        variable_collection(X) if kernels_x is None else _given(kernels_x, "kernels_x")
+    )
+    kernels_z, prior_z = (
+        variable_collection(Z) if kernels_z is None else _given(kernels_z, "kernels_z")
+    )
     pairs = [(a, b) for a in kernels_x for b in kernels_z]
     prior = np.outer(prior_x, prior_z).ravel()
     w = _weights(None if weights is None else np.ravel(weights), prior)
     X, Z = kernels_x[0].points(X, "X"), kernels_z[0].points(Z, "Z")
     n = check_pairs(X=X, Z=Z)
-    check_sizes(5, pairs=n)
+    check_sizes(5, **{"the sample of pairs": n})
     xs, zs = [variable(k, X) for k in kernels_x], [variable(k, Z) for k in kernels_z]
     values = [
         biased(products(xs, zs, block), n).reshape(len(pairs), -1)
@@ -203,9 +208,10 @@ def hsic_aggregated(
         Pairs(X, Z, pair, a, b)
         for pair, (a, b) in zip(pairs, ((a, b) for a in xs for b in zs), strict=True)
     ]
-    best, fields = _aggregate(table, np.array([p.scale for p in problems]), w, level)
+    scales = np.array([p.scale for p in problems])
+    best, fields = _aggregate(table, scales, w, level)
     effects = [p.effect() for p in problems]
-    rows, power = _table(pairs, table, w, fields, [error for _, error in effects])
+    rows, power = _table(pairs, table, scales, w, fields, [error for _, error in effects])
     return KernelTestResult(
         statistic=fields["statistic"],
         pvalue=fields["pvalue"],
@@ -222,13 +228,12 @@ def hsic_aggregated(
     )
 
 
-def _given(kernels: Sequence[Kernel]) -> tuple[list[Kernel], Floats]:
-    return list(kernels), np.ones(len(kernels))
+def _given(kernels: Any, name: str) -> tuple[list[Kernel], Floats]:
+    found = kernel_list(kernels, name, "a non-empty sequence of kernels")
+    return found, np.ones(len(found))
 
 
 def _weights(weights: Any, prior: Floats) -> Floats:
-    if not len(prior):
-        raise ValueError("the collection of kernels is empty")
     w = prior if weights is None else np.asarray(to_numpy(weights), dtype=np.float64)
     if w.shape != prior.shape or not np.all(np.isfinite(w) & (w > 0.0)):
         raise ValueError(f"weights must be {len(prior)} positive numbers, got {weights!r}")
@@ -265,7 +270,7 @@ def _aggregate(
     u = np.exp(log_u)
     constant = int(np.argmax(np.ptp(table, axis=1) / scales))
     warn_if_constant(
-        table[constant, 1:], float(table[constant, 0]), float(scales[constant]), "constant data"
+        table[constant, 1:], float(table[constant, 0]), float(scales[constant]), "constant data", 4
     )
     # The largest u attained by at most a share ``level`` of the members.
     ordered, allowed = np.sort(u), int(np.floor(level * members))
@@ -285,6 +290,7 @@ def _aggregate(
 def _table(
     kernels: Sequence[Any],
     table: Floats,
+    scales: Floats,
     w: Floats,
     fields: dict[str, Any],
     errors: Sequence[float | None],
@@ -297,5 +303,5 @@ def _table(
         rows.append({**row, "weight": float(w[k]), "level": share})
         error = errors[k]
         if error is not None:
-            powers.append(power_of(float(table[k, 0]), table[k, 1:], error, share))
+            powers.append(power_of(float(table[k, 0]), table[k, 1:], error, share, scales[k]))
     return tuple(rows), max(powers, default=None)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from kernelbayes.arrays import Points, concatenate, count, take, to_numpy
-from kernelbayes.compare.nulls import check_pairs, check_sizes, pooled_kernel
+from kernelbayes.compare.nulls import check_pairs, check_sizes, kernel_list, pooled_kernel
 from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
 from kernelbayes.conditional import default_kernel
@@ -75,7 +75,8 @@ def choose_kernels(
     n = check_pairs(X=X, Z=Z)
     order = rng.permutation(n)
     choosing, testing = np.sort(order[: round(split * n)]), np.sort(order[round(split * n) :])
-    check_sizes(6, **{"the part of the pairs for choosing": len(choosing)})
+    check_sizes(6, **{"the part of the pairs for choosing kernels": len(choosing)})
+    check_sizes(5, **{"the part of the pairs left for the test": len(testing)})
     xs, zs = (
         [variable(kernel, take(points, choosing)) for kernel in kernels]
         for points, kernels in ((X, kernels_x), (Z, kernels_z))
@@ -99,10 +100,7 @@ def _choices(kernel: Choice, points: Any, name: str) -> list[Kernel]:
         if kernel != "power":
             raise ValueError(f"{name} must be a Kernel, kernels or 'power', got {kernel!r}")
         return bandwidth_family(default_kernel(points), points, None, 5)
-    kernels = list(kernel)
-    if not kernels or not all(isinstance(k, Kernel) for k in kernels):
-        raise TypeError(f"{name} must be a Kernel, a non-empty sequence of them, 'power' or None")
-    return kernels
+    return kernel_list(kernel, name, "a Kernel, a non-empty sequence of them, 'power' or None")
 
 
 def _distances(points: Points) -> Floats:

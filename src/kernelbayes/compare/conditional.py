@@ -44,6 +44,7 @@ from kernelbayes.compare.nulls import (
     warn_if_constant,
 )
 from kernelbayes.compare.results import (
+    TIES,
     Effect,
     Floats,
     KernelTestResult,
@@ -122,6 +123,9 @@ def ci_test(
     (True, True)
     """
     check_options(permutations, level)
+    for name, kernel in (("kernel_x", kernel_x), ("kernel_y", kernel_y), ("kernel_z", kernel_z)):
+        if not (kernel is None or isinstance(kernel, Kernel)):
+            raise TypeError(f"{name} must be a Kernel or None, got {type(kernel).__name__}")
     generator = as_generator(rng)
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
     Z = kernel_z.points(Z, "Z")
@@ -153,7 +157,7 @@ def ci_test(
         null=null,
         kernel=(x.kernel, y.kernel, kernel_z),
         effect=_effect(V, (G_x, G_y, G_z), shift, error, scale),
-        power_estimate=power_of(statistic, null, error, level),
+        power_estimate=power_of(statistic, null, error, level, scale),
         level=level,
         test="conditional independence",
         method="multiplier bootstrap",
@@ -214,7 +218,7 @@ def left_over(
     first = default_kernel(points, name) if kernel is None else kernel
     points = first.points(points, name)
     n = check_pairs(**{name: points, "Z": candidates[0].features})
-    check_sizes(10, sample=n)
+    check_sizes(10, **{"the sample": n})
     before: Floats | None = None
     how: dict[str, Any] = {}
     if on_vectors(first):
@@ -229,9 +233,8 @@ def left_over(
     H = features_of(first, points)
     H = H - H.mean(axis=0)
     M, how["features"] = regression(H, candidates)
-    M = (
-        M if before is None else M @ before
-    )  # the error of the location is smoothed like the location
+    if before is not None:  # the error of the location is smoothed like the location
+        M = M @ before
     return LeftOver(first, M @ H, M, float(np.abs(diagonal(first, points)).max()), how)
 
 
@@ -280,8 +283,6 @@ def _effect(
         return float(A.sum() - A.trace()) / (len(A) * (len(A) - 1))
 
     largest = np.sqrt(max(0.0, hollow(G_x**2 * G_z)) * max(0.0, hollow(G_y**2 * G_z)))
-    if largest <= 1e-12 * scale:
+    if largest <= TIES * scale:
         return Effect(0.0, (0.0, 0.0))
-    found = effect_of((hollow(V) - shift) / largest, error / largest)
-    low, high = (min(1.0, v) for v in found.interval)
-    return Effect(min(1.0, found.size), (low, high))
+    return effect_of((hollow(V) - shift) / largest, error / largest, 1.0)

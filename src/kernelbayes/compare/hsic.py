@@ -20,6 +20,7 @@ from kernelbayes.arrays import Points, Rng, as_generator
 from kernelbayes.compare import large, weighted
 from kernelbayes.compare.collection import choose_kernels
 from kernelbayes.compare.nulls import (
+    Method,
     check_options,
     check_pairs,
     check_sizes,
@@ -42,6 +43,7 @@ from kernelbayes.compare.pairs import (
 )
 from kernelbayes.compare.random_features import Options
 from kernelbayes.compare.results import (
+    TIES,
     Effect,
     Floats,
     KernelTestResult,
@@ -53,8 +55,6 @@ from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.conditional import default_kernel
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense
-
-Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 
 
 def hsic_test(
@@ -139,7 +139,7 @@ def hsic_test(
     >>> kb.hsic_test(x, rng.permutation(z), rng=0).pvalue > 0.01
     True
     """
-    check_options(permutations, level)
+    check_options(permutations, level, method)
     generator = as_generator(rng)
     details: dict[str, Any] = {}
     kernel_x = default_kernel(X) if kernel_x is None else kernel_x
@@ -151,7 +151,7 @@ def hsic_test(
             X, Z, kernel_x, kernel_z, split, generator
         )
     X, Z = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
-    check_sizes(5, pairs=check_pairs(X=X, Z=Z))
+    check_sizes(5, **{"the sample of pairs": check_pairs(X=X, Z=Z)})
     options = Options(permutations, generator, level, block_size, rank, unbiased)
     if weights is not None:
         pair = kernel_x, kernel_z
@@ -164,16 +164,11 @@ def hsic_test(
         p = pvalue(statistic, null, problem.scale)
     elif method == "gamma":
         if unbiased:
-            raise ValueError("method='gamma' is for the biased statistic")
+            raise ValueError("method='gamma' has no unbiased statistic; use 'permutation'")
         statistic, null, p = problem.gamma(permutations)
-    elif method == "wild":
+    else:
         statistic, null, length = problem.wild(permutations, generator, unbiased, block_length)
         p, details = pvalue(statistic, null, problem.scale), {**details, "block_length": length}
-    else:
-        raise ValueError(
-            f"method must be 'permutation', 'gamma', 'wild', 'linear', 'block' or 'features', "
-            f"got {method!r}"
-        )
     warn_if_constant(null, statistic, problem.scale, "a variable is constant to its kernel")
     return problem.result(statistic, p, null, method, level, {"unbiased": unbiased, **details})
 
@@ -261,13 +256,13 @@ class Pairs:
         ]
         (cross, without), (own_x, without_x), (own_z, without_z) = estimates
         error = jackknife(without)
-        tiny = 1e-12 * self.scale
-        if min(own_x, own_z, without_x.min(), without_z.min()) <= tiny:  # a constant variable
-            return Effect(0.0, (0.0, 0.0 if min(own_x, own_z) <= tiny else 1.0)), error
-        ratio = cross / math.sqrt(own_x * own_z)
-        squared = effect_of(ratio, jackknife(without / np.sqrt(without_x * without_z)))
-        low, high = (min(1.0, v) for v in squared.interval)
-        return Effect(min(1.0, squared.size), (low, high)), error
+        tiny = TIES * self.scale
+        if min(own_x, own_z) <= tiny:  # a constant variable
+            return Effect(0.0, (0.0, 0.0)), error
+        ratio, of_ratio = cross / math.sqrt(own_x * own_z), np.inf
+        if min(without_x.min(), without_z.min()) > tiny:  # else one pair holds all the variation
+            of_ratio = jackknife(without / np.sqrt(without_x * without_z))
+        return effect_of(ratio, of_ratio, 1.0), error
 
     def result(
         self,
@@ -286,7 +281,7 @@ class Pairs:
             null=null,
             kernel=self.kernels,
             effect=effect,
-            power_estimate=power_of(statistic, null, error, level),
+            power_estimate=power_of(statistic, null, error, level, self.scale),
             level=level,
             test="HSIC",
             method=method,

@@ -24,11 +24,25 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import NumericalWarning, Points, count, namespace, row_blocks, take
+from kernelbayes.arrays import (
+    NumericalWarning,
+    Points,
+    concatenate,
+    count,
+    namespace,
+    row_blocks,
+    take,
+)
 from kernelbayes.compare.nulls import as_float64, check_sizes, diagonal, pvalue
 from kernelbayes.compare.pairs import Variable, products, unbiased
 from kernelbayes.compare.random_features import Options, hsic_features, mmd_features
-from kernelbayes.compare.results import Floats, KernelTestResult, effect_of, power_of
+from kernelbayes.compare.results import (
+    TIES,
+    Floats,
+    KernelTestResult,
+    power_of,
+    relative_effect,
+)
 from kernelbayes.compare.sums import Pooled
 from kernelbayes.kernels import (
     Gaussian,
@@ -44,6 +58,8 @@ from kernelbayes.linalg import Dense
 
 # Points of a block unless given: large enough for most of the power, small enough to stay linear.
 MOST_IN_BLOCK = 64
+# Largest effect: a distance has none, a correlation is at most one.
+MOST = {"MMD": np.inf, "HSIC": 1.0}
 
 
 def mmd(
@@ -100,7 +116,7 @@ def hsic_linear(
     have both pairs in common, eight one point, and four none, which is HSIC's expansion.
     """
     n = count(X)
-    check_sizes(8, pairs=n)
+    check_sizes(8, **{"the sample of pairs": n})
     order = options.rng.permutation(n)[: n // 4 * 4].reshape(4, -1)
     differences, spreads, scales = [], [], []
     for points, kernel in ((X, kernels[0]), (Z, kernels[1])):
@@ -129,7 +145,7 @@ def _mean_result(
     q, statistic = len(h), float(h.mean())
     error = float(h.std(ddof=1)) / math.sqrt(q)
     quantiles = (np.arange(options.permutations) + 0.5) / options.permutations
-    if error <= 1e-12 * scale and abs(statistic) <= 1e-12 * scale:
+    if max(error, abs(statistic)) <= TIES * scale:
         _warn_constant()
         p, null = 1.0, np.zeros(options.permutations)
     else:
@@ -137,9 +153,10 @@ def _mean_result(
         p = float(stats.t.sf(statistic / error, q - 1))
         null = error * np.asarray(stats.t.ppf(quantiles, q - 1))
     spread = max(spread, np.finfo(float).tiny)
-    power = power_of(statistic, null, error, options.level)
+    effect = relative_effect(statistic, spread, error / spread, scale, MOST[test])
+    power = power_of(statistic, null, error, options.level, scale)
     return KernelTestResult(
-        *(statistic, p, null, kernel, effect_of(statistic / spread, error / spread), power),
+        *(statistic, p, null, kernel, effect, power),
         *(options.level, test, "linear", sizes),
         details={"quadruples": q, **details},
     )
@@ -147,7 +164,7 @@ def _mean_result(
 
 def _warn_constant() -> None:
     warnings.warn(
-        "the points are constant to the kernel: the p-value is 1", NumericalWarning, stacklevel=5
+        "the points are constant to the kernel: the p-value is 1", NumericalWarning, stacklevel=6
     )
 
 
@@ -186,7 +203,7 @@ def mmd_block(
 ) -> KernelTestResult:
     """Mean of the unbiased MMD^2 over blocks that share both samples out evenly."""
     sizes = count(X), count(Y)
-    q, size = _blocks(min(sizes), options.block_size, 2)
+    q = _blocks(min(sizes), options.block_size, 2)
     bx, by = (n // q for n in sizes)
     observed = np.arange(bx + by) < bx
     spreads = []
@@ -198,7 +215,7 @@ def mmd_block(
                 take(P, order[i * b : (i + 1) * b])
                 for P, order, b in zip((X, Y), orders, (bx, by), strict=True)
             ]
-            G = np.block([[as_float64(kernel(a, b)) for b in points] for a in points])
+            G = as_float64(kernel(concatenate(*points)))
             pooled = Pooled(Dense(G), G.diagonal(), np.ones(bx + by), bx)
             labels = np.tile(observed, (1 + options.permutations, 1))
             options.rng.permuted(labels[1:], axis=1, out=labels[1:])
@@ -208,7 +225,7 @@ def mmd_block(
 
     total, values = _accumulate(estimates())
     scale = float(np.abs(diagonal(kernel, take(X, slice(0, bx)))).max())
-    details = {"blocks": q, "block_size": size, **details}
+    details = {"blocks": q, "block_size": min(bx, by), **details}
     return _block_result(
         total, values, float(np.mean(spreads)), scale, kernel, "MMD", sizes, options, details
     )
@@ -223,7 +240,7 @@ def hsic_block(
 ) -> KernelTestResult:
     """Mean of the unbiased HSIC over blocks of pairs."""
     n = count(X)
-    q, _ = _blocks(n, options.block_size, 5)
+    q = _blocks(n, options.block_size, 5)
     size = n // q
     own: list[Floats] = []
 
@@ -245,15 +262,17 @@ def hsic_block(
             yield unbiased(products([x], [z], moves)[0, 0], x, z, moves)
 
     total, values = _accumulate(estimates())
-    spread = math.sqrt(math.prod(np.maximum(np.mean(own, axis=0), 0.0)))
     first = (diagonal(k, take(P, slice(0, size))) for k, P in zip(kernels, (X, Z), strict=True))
-    scale = math.prod(float(np.abs(d).max()) for d in first)
+    tops = np.array([float(np.abs(d).max()) for d in first])
+    scale, within = float(tops.prod()), np.mean(own, axis=0)
+    # The root of a rounding error would be large beside one.
+    spread = math.sqrt(math.prod(np.where(within > TIES * tops**2, within, 0.0)))
     details = {"blocks": q, "block_size": size, **details}
     return _block_result(total, values, spread, scale, kernels, "HSIC", (n,), options, details)
 
 
-def _blocks(n: int, size: int | None, least: int) -> tuple[int, int]:
-    """Return the number of blocks and the points in each."""
+def _blocks(n: int, size: int | None, least: int) -> int:
+    """Return the number of blocks of at least ``size`` points."""
     if size is None:
         size = max(least, min(math.isqrt(n), MOST_IN_BLOCK))
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
@@ -262,7 +281,7 @@ def _blocks(n: int, size: int | None, least: int) -> tuple[int, int]:
         raise ValueError(
             f"{n} points make fewer than two blocks of {size}; use method='permutation'"
         )
-    return n // size, size
+    return n // size
 
 
 def _accumulate(estimates: Iterator[Floats]) -> tuple[Floats, Floats]:
@@ -287,13 +306,14 @@ def _block_result(
 ) -> KernelTestResult:
     statistic, null = float(total[0]), total[1:]
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    if np.ptp(total) <= 1e-12 * scale:
+    if np.ptp(total) <= TIES * scale:
         _warn_constant()
     spread = max(spread, np.finfo(float).tiny)
-    power = power_of(statistic, null, error, options.level)
+    effect = relative_effect(statistic, spread, error / spread, scale, MOST[test])
+    power = power_of(statistic, null, error, options.level, scale)
     return KernelTestResult(
         *(statistic, pvalue(statistic, null, scale), null, kernel),
-        *(effect_of(statistic / spread, error / spread), power, options.level),
+        *(effect, power, options.level),
         *(test, "block", sizes),
         details=details,
     )

@@ -19,8 +19,10 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.compare import large
 from kernelbayes.compare.nulls import (
+    Method,
     check_options,
     check_sizes,
+    one_space,
     pooled_kernel,
     pvalue,
     warn_if_constant,
@@ -32,8 +34,6 @@ from kernelbayes.compare.results import (
 from kernelbayes.compare.samples import TwoSamples, choose_kernel
 from kernelbayes.compare.series import BlockLength
 from kernelbayes.kernels import Kernel
-
-Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 
 
 def mmd_test(
@@ -123,13 +123,8 @@ def mmd_test(
     >>> kb.mmd_test(x[:50], x[50:], rng=0).pvalue > 0.01
     True
     """
-    check_options(permutations, level)
+    check_options(permutations, level, method)
     generator = as_generator(rng)
-    if method not in ("permutation", "gamma", "wild", "linear", "block", "features"):
-        raise ValueError(
-            f"method must be 'permutation', 'gamma', 'wild', 'linear', 'block' or 'features', "
-            f"got {method!r}"
-        )
     if kernel is None:
         kernel = pooled_kernel(X, Y)
     details: dict[str, Any] = {}
@@ -137,8 +132,7 @@ def mmd_test(
         if weights_x is not None or weights_y is not None:
             raise ValueError("choosing a kernel takes no weights; give one kernel")
         X, Y, kernel, details = choose_kernel(X, Y, kernel, split, generator)
-    X, Y = kernel.points(X, "X"), kernel.points(Y, "Y")
-    kernel.check_pair(X, Y)
+    X, Y = one_space(kernel, X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     if method in ("linear", "block", "features"):
         if weights_x is not None or weights_y is not None:
@@ -151,7 +145,7 @@ def mmd_test(
         p = pvalue(statistic, null, problem.scale)
     elif method == "gamma":
         if unbiased or weights_x is not None or weights_y is not None:
-            raise ValueError("method='gamma' is for the biased statistic of unweighted samples")
+            raise ValueError("method='gamma' has neither unbiased nor weights; use 'permutation'")
         statistic, null, p = problem.gamma(permutations)
     else:
         statistic, null, lengths = problem.wild(permutations, generator, unbiased, block_length)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import reprlib
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import stats
@@ -22,18 +23,20 @@ from kernelbayes.arrays import (
     Points,
     as_array,
     as_vectors,
+    column_names,
     concatenate,
     count,
     is_frame,
     take,
     to_numpy,
 )
-from kernelbayes.compare.results import Floats
+from kernelbayes.compare.results import TIES, Floats
 from kernelbayes.conditional import default_kernel
 from kernelbayes.features import partial_cholesky
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import Dense, Gram, LowRank, gram
 
+Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 # Relative trace error up to which a pivoted Cholesky factor stands for a Gram matrix. It moves a
 # statistic by about this share of its null mean, far below what a permutation can resolve.
 FACTOR_TOL = 1e-8
@@ -43,18 +46,18 @@ FACTOR_FROM = 400
 GRAM_ENTRIES = 2**29
 # Entries of one block of permutations.
 LABEL_ENTRIES = 2**23
-# Relative rounding error below which two statistics count as equal.
-TIES = 1e-12
 
 
-def check_options(permutations: int, level: float) -> None:
-    """Raise unless the number of permutations and the level make sense."""
+def check_options(permutations: int, level: float, method: str = "permutation") -> None:
+    """Raise unless the number of permutations, the level and the method make sense."""
     if isinstance(permutations, bool) or not isinstance(permutations, int | np.integer):
         raise TypeError(f"permutations must be an integer, got {type(permutations).__name__}")
     if permutations < 1:
         raise ValueError(f"permutations must be at least 1, got {permutations}")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    if method not in get_args(Method):
+        raise ValueError(f"method must be one of {get_args(Method)}, got {method!r}")
 
 
 def check_sizes(least: int, **sizes: int) -> None:
@@ -62,8 +65,7 @@ def check_sizes(least: int, **sizes: int) -> None:
     for name, n in sizes.items():
         if n < least:
             raise ValueError(
-                f"{name} has {n} point{'s' * (n != 1)}; the test needs at least {least}: "
-                "one point is no sample"
+                f"too few points: {name} has {n}, and this test needs at least {least}"
             )
 
 
@@ -75,13 +77,42 @@ def check_pairs(**points: Points) -> int:
     return next(iter(sizes.values()))
 
 
+def kernel_list(kernels: Any, name: str, allowed: str) -> list[Kernel]:
+    """Kernels of a non-empty sequence; raise with what is ``allowed`` otherwise."""
+    found: list[Any] = list(kernels) if isinstance(kernels, Iterable) else [None]
+    if not found:
+        raise ValueError(f"{name} is empty; it must be {allowed}")
+    if not all(isinstance(k, Kernel) for k in found):
+        hint = "; a Gram matrix G is Custom(lambda i, j: G[i][:, j]) on indices"
+        raise TypeError(
+            f"{name} must be {allowed}, got {reprlib.repr(kernels)}"
+            + hint * isinstance(kernels, np.ndarray)
+        )
+    return found
+
+
+def one_space(kernel: Kernel, X: Any, Y: Any) -> tuple[Points, Points]:
+    """Points of both samples; raise unless they are of one space, frames by their columns too."""
+    names_x, names_y = column_names(X), column_names(Y)
+    X, Y = kernel.points(X, "X"), kernel.points(Y, "Y")
+    kernel.check_pair(X, Y)
+    if names_x is None or names_y is None or isinstance(X, Mapping):
+        return X, Y
+    if names_x != names_y and len(names_x) > 1:  # a single column may have another name
+        raise ValueError(
+            f"X has columns {names_x}, Y {names_y}: give both the same columns in the same order"
+        )
+    return X, Y
+
+
 def pooled_kernel(X: Any, Y: Any) -> Kernel:
     """Median heuristic on both samples together, which permutations leave as it is."""
     for sample, name in ((X, "X"), (Y, "Y")):
         if is_frame(sample):
             default_kernel(sample, name)  # refuses columns of mixed types
     first, second = as_array(X, "X"), as_array(Y, "Y")
-    if isinstance(first, np.ndarray) and first.dtype.kind not in "fiu":
+    numeric = [not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)]
+    if not any(numeric):
         return default_kernel(first)
     first, second = as_vectors(first, "X"), as_vectors(second, "Y")
     if first.shape[1] != second.shape[1]:
@@ -99,7 +130,9 @@ def sample_gram(kernel: Kernel, points: Points, most: int) -> Gram:
         return LowRank(as_float64(found.L)) if isinstance(found, LowRank) else found
     if n >= FACTOR_FROM and most >= 1:
         # A fixed generator: the factor must not depend on, nor use up, that of the permutations.
-        _, F, error = partial_cholesky(kernel, points, min(most, n), FACTOR_TOL, rng=0)
+        # Where the matrix does not fit, a factor that takes much memory and time is not looked for.
+        rank = max(1, min(most, n, GRAM_ENTRIES // (4 * n)))
+        _, F, error = partial_cholesky(kernel, points, rank, FACTOR_TOL, rng=0)
         if error <= FACTOR_TOL:
             return LowRank(as_float64(F))
     if n * n > GRAM_ENTRIES:
@@ -154,13 +187,15 @@ def pvalue(statistic: float, null: Floats, scale: float) -> float:
     return (1 + reached) / (1 + len(null))
 
 
-def warn_if_constant(null: Floats, statistic: float, scale: float, what: str) -> None:
+def warn_if_constant(
+    null: Floats, statistic: float, scale: float, what: str, stacklevel: int = 3
+) -> None:
     """Say so when no permutation changes the statistic: there is nothing to test."""
     if max(float(np.ptp(null)), abs(float(null[0]) - statistic)) <= TIES * scale:
         warnings.warn(
             f"{what}: every permutation has the same statistic, so the p-value is 1",
             NumericalWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

@@ -20,8 +20,15 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Points, concatenate, count, eigh, row_blocks, take, threads_for
-from kernelbayes.compare.nulls import as_float64, pvalue, warn_if_constant
-from kernelbayes.compare.results import Effect, Floats, KernelTestResult, effect_of, power_of
+from kernelbayes.compare.nulls import as_float64, check_sizes, pvalue, warn_if_constant
+from kernelbayes.compare.results import (
+    TIES,
+    Effect,
+    Floats,
+    KernelTestResult,
+    power_of,
+    relative_effect,
+)
 from kernelbayes.features import fourier, nystrom
 from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
 
@@ -47,11 +54,16 @@ def feature_kernel(kernel: Kernel, points: Points, rank: int, rng: np.random.Gen
     """Kernel with about ``rank`` features: Fourier where it applies, else Nystrom."""
     if kernel.finite:
         return kernel
-    if rank < 2:
-        raise ValueError(f"rank must be at least 2, got {rank}")
     if isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic):
         return fourier(kernel, int(points.shape[1]), rank + rank % 2, rng)
     return nystrom(kernel, points, min(rank, count(points)), rng)
+
+
+def _rank(options: Options, default: int) -> int:
+    rank = default if options.rank is None else options.rank
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 2:
+        raise ValueError(f"rank must be an integer of at least 2, got {rank!r}")
+    return int(rank)
 
 
 def mmd_features(
@@ -59,8 +71,9 @@ def mmd_features(
 ) -> KernelTestResult:
     """Two-sample test on the mean features."""
     n, m = count(X), count(Y)
+    check_sizes(4, **{"the smaller sample": min(n, m)})
     pool = concatenate(*(take(P, slice(0, POOL)) for P in (X, Y)))
-    features = feature_kernel(kernel, pool, options.rank or RANK_MMD, options.rng)
+    features = feature_kernel(kernel, pool, _rank(options, RANK_MMD), options.rng)
     groups = min(GROUPS, n, m)
     x, y = (moments(features, P, groups) for P in (X, Y))
     statistic, within, spread = _mmd(x.sum(axis=0), y.sum(axis=0))
@@ -68,11 +81,11 @@ def mmd_features(
     null = _chi_squares(np.maximum(eigh(C)[0], 0.0), options)
     scale = max(_trace(x), _trace(y))
     p = pvalue(statistic, null, scale)
-    warn_if_constant(null, statistic, scale, "the pooled sample is constant to the kernel")
+    warn_if_constant(null, statistic, scale, "the pooled sample is constant to the kernel", 5)
     left = [_mmd(x.sum(axis=0) - x[g], y.sum(axis=0) - y[g]) for g in range(groups)]
     error = _group_error([a - b for a, b, _ in left])
     effect = _effect(statistic - within, spread, [(a - b, c) for a, b, c in left], scale)
-    power = power_of(statistic, null, error, options.level)
+    power = power_of(statistic, null, error, options.level, scale)
     if options.unbiased:
         statistic, null = statistic - within, null - within
     details = {"rank": x.shape[1] - 1, "features": features, **details}
@@ -92,7 +105,7 @@ def hsic_features(
 ) -> KernelTestResult:
     """Independence test on the cross-covariance of the features."""
     n = count(X)
-    rank = options.rank or RANK_HSIC
+    rank = _rank(options, RANK_HSIC)
     maps = [
         feature_kernel(k, take(P, slice(0, POOL)), rank, options.rng)
         for k, P in zip(kernels, (X, Z), strict=True)
@@ -102,14 +115,13 @@ def hsic_features(
     r = int(as_float64(maps[0].features(take(X, slice(0, 1)))).shape[1])
     statistic, within, spread, spectra = _hsic(sums.sum(axis=0), r)
     null = _chi_squares(np.outer(*spectra).ravel() / (n - 1), options)
-    scale = math.prod(float(s.sum()) for s in spectra) + np.finfo(float).tiny
-    raw = math.prod(_trace(part) for part in (sums[:, : r + 1, : r + 1], _second(sums, r)))
-    p = pvalue(statistic, null, raw)
-    warn_if_constant(null, statistic, raw, "a variable is constant to its kernel")
+    scale = math.prod(_trace(part) for part in (sums[:, : r + 1, : r + 1], _second(sums, r)))
+    p = pvalue(statistic, null, scale)
+    warn_if_constant(null, statistic, scale, "a variable is constant to its kernel", 5)
     left = [_hsic(sums.sum(axis=0) - sums[g], r)[:3] for g in range(groups)]
     error = _group_error([a - b for a, b, _ in left])
-    effect = _effect(statistic - within, spread, [(a - b, c) for a, b, c in left], scale)
-    power = power_of(statistic, null, error, options.level)
+    effect = _effect(statistic - within, spread, [(a - b, c) for a, b, c in left], scale, 1.0)
+    power = power_of(statistic, null, error, options.level, scale)
     if options.unbiased:
         statistic, null = statistic - within, null - within
     return KernelTestResult(
@@ -193,8 +205,13 @@ def _group_error(values: Any) -> float:
 
 
 def _effect(
-    difference: float, spread: float, left: list[tuple[float, float]], scale: float
+    difference: float,
+    spread: float,
+    left: list[tuple[float, float]],
+    scale: float,
+    most: float = np.inf,
 ) -> Effect:
-    if min([spread, *(s for _, s in left)]) <= 1e-12 * scale:
-        return effect_of(0.0, 0.0)
-    return effect_of(difference / spread, _group_error([a / s for a, s in left]))
+    error = np.inf
+    if min(s for _, s in left) > TIES * scale:
+        error = _group_error([a / s for a, s in left])
+    return relative_effect(difference, spread, error, scale, most)

@@ -13,6 +13,8 @@ from kernelbayes.arrays import Points, take
 from kernelbayes.embedding import Embedding
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+# Relative rounding error below which two statistics count as equal.
+TIES = 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Effect:
     interval : (float, float)
         Normal interval of the squared size, cut off at zero. The standard error is a jackknife's;
         for "linear" and "block" that of a mean of independent terms, for ``ci_test`` the asymptotic
-        one.
+        one. All take the points to be independent: for a time series it is too short.
     confidence : float
         Nominal coverage of the interval.
     """
@@ -89,7 +91,8 @@ class KernelTestResult:
         Chance that the test rejects at ``level`` on new samples like these, of these sizes:
         Phi((statistic - critical value) / standard error), the asymptotic normal law of the
         statistic. A function of the data that are already seen: for planning the next sample, not
-        evidence of its own. None where it cannot be estimated (fewer than five points).
+        evidence of its own. It takes the points to be independent, in a time series too. None where
+        it cannot be estimated (fewer than five points).
     level : float
         Level used by ``power_estimate`` and by the aggregated tests.
     test, method : str
@@ -137,20 +140,39 @@ class KernelTestResult:
         raise ValueError(f"kind must be 'null' or 'witness', got {kind!r}")
 
 
-def effect_of(squared: float, error: float, confidence: float = 0.95) -> Effect:
-    """Effect whose square is estimated by ``squared`` with a standard error.
+def effect_of(squared: float, error: float, most: float = np.inf) -> Effect:
+    """Effect, at most ``most``, whose square is estimated by ``squared`` with a standard error.
 
     The interval is made for the square, whose estimate is unbiased and may be negative, and then
     cut off at zero: near zero the root has no normal law.
     """
-    margin = float(ndtri(0.5 + 0.5 * confidence)) * error
-    low, size, high = (float(np.sqrt(max(0.0, squared + v))) for v in (-margin, 0.0, margin))
-    return Effect(size, (low, high), confidence)
+    margin = float(ndtri(0.5 + 0.5 * Effect.confidence)) * error
+    squares = (squared - margin, squared, squared + margin)
+    low, size, high = (min(most, float(np.sqrt(max(0.0, s)))) for s in squares)
+    return Effect(size, (low, high))
 
 
-def power_of(statistic: float, null: Floats, error: float, level: float) -> float:
-    """Asymptotic normal power: chance that a statistic with this error exceeds the quantile."""
-    critical = float(np.quantile(null, 1.0 - level))
-    if not error > 0.0:
-        return float(statistic > critical)
-    return float(ndtr((statistic - critical) / error))
+def relative_effect(
+    value: float, spread: float, error: float, scale: float, most: float = np.inf
+) -> Effect:
+    """Effect whose square is ``value / spread``, of standard error ``error``.
+
+    Without spread two samples are infinitely far apart, or not at all, and nothing is known about a
+    correlation (``most`` one) unless its value is zero.
+    """
+    if spread <= TIES * scale:
+        top = most if value > TIES * scale else 0.0
+        low = top if np.isinf(most) else 0.0
+        return Effect(low, (low, top))
+    return effect_of(value / spread, error, most)
+
+
+def power_of(statistic: float, null: Floats, error: float, level: float, scale: float) -> float:
+    """Asymptotic normal power: chance that a statistic with this error exceeds the quantile.
+
+    What is rounding at ``scale`` counts as zero.
+    """
+    above = statistic - float(np.quantile(null, 1.0 - level))
+    if error <= TIES * scale:
+        return float(above > TIES * scale)
+    return float(ndtr(above / error))

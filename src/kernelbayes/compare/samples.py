@@ -20,24 +20,26 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.compare.collection import bandwidth_family
 from kernelbayes.compare.nulls import (
-    FACTOR_FROM,
     check_sizes,
     diagonal,
     gamma_null,
     halves,
+    kernel_list,
     matrix_moments,
+    one_space,
     permutation_moments,
     pooled_kernel,
     sample_gram,
     splits,
 )
 from kernelbayes.compare.results import (
+    TIES,
     Effect,
     Floats,
     KernelTestResult,
     Witness,
-    effect_of,
     power_of,
+    relative_effect,
 )
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.compare.sums import Pooled, jackknife_error
@@ -64,8 +66,7 @@ class TwoSamples:
         X, first = positive_weights(X, weights_x, "X")
         Y, second = positive_weights(Y, weights_y, "Y")
         points = concatenate(X, Y)
-        N = len(first) + len(second)
-        gram = sample_gram(kernel, points, N // 8 if N >= FACTOR_FROM else 0)
+        gram = sample_gram(kernel, points, (len(first) + len(second)) // 8)
         omega = np.concatenate([first, second])
         pooled = Pooled(gram, diagonal(kernel, points), omega, len(first))
         return cls(points, kernel, pooled, *pooled.rows())
@@ -150,7 +151,7 @@ class TwoSamples:
             return None
         first, second = self.pooled.left_out(self.g, self.a)
         plain = jackknife_error(first.unbiased(), second.unbiased())
-        if not min(first.spread().min(), second.spread().min()) > 1e-12 * self.scale:
+        if not min(first.spread().min(), second.spread().min()) > TIES * self.scale:
             return plain, np.inf
         ratios = (part.unbiased() / part.spread() for part in (first, second))
         return plain, jackknife_error(*ratios)
@@ -159,10 +160,8 @@ class TwoSamples:
         """MMD over the standard deviation in feature space."""
         sums = self.pooled.sums(self.observed, self.g)
         difference, spread = float(sums.unbiased()[0]), float(sums.spread()[0])
-        if spread <= 1e-12 * self.scale:  # both samples are constant
-            apart = difference > 1e-12 * self.scale
-            return Effect(np.inf, (np.inf, np.inf)) if apart else Effect(0.0, (0.0, 0.0))
-        return effect_of(difference / spread, np.inf if errors is None else errors[1])
+        error = np.inf if errors is None else errors[1]
+        return relative_effect(difference, spread, error, self.scale)
 
     def witness(self) -> Witness:
         """Witness function mu - nu, and its values at the pooled points."""
@@ -184,13 +183,14 @@ class TwoSamples:
     ) -> KernelTestResult:
         """Everything a result says beyond the p-value."""
         errors = self.errors()
+        power = None if errors is None else power_of(statistic, null, errors[0], level, self.scale)
         return KernelTestResult(
             statistic=statistic,
             pvalue=p,
             null=null,
             kernel=self.kernel,
             effect=self.effect(errors),
-            power_estimate=None if errors is None else power_of(statistic, null, errors[0], level),
+            power_estimate=power,
             level=level,
             test="MMD",
             method=method,
@@ -216,16 +216,16 @@ def choose_kernel(
         if kernels != "power":
             raise ValueError(f"kernel must be a Kernel, kernels or 'power', got {kernels!r}")
         kernels = bandwidth_family(pooled_kernel(X, Y), X, Y, 10)
-    kernels = list(kernels)
-    if not kernels or not all(isinstance(k, Kernel) for k in kernels):
-        raise TypeError("kernel must be a Kernel, a non-empty sequence of them, 'power' or None")
+    kernels = kernel_list(
+        kernels, "kernel", "a Kernel, a non-empty sequence of them, 'power' or None"
+    )
     if not 0.0 < split < 1.0:
         raise ValueError(f"split is the share used to choose the kernel, in (0, 1), got {split!r}")
-    X, Y = kernels[0].points(X, "X"), kernels[0].points(Y, "Y")
-    kernels[0].check_pair(X, Y)
+    X, Y = one_space(kernels[0], X, Y)
     (X_choose, X_test), (Y_choose, Y_test) = halves(X, split, rng), halves(Y, split, rng)
-    check_sizes(5, **{"the part of X for choosing": count(X_choose)})
-    check_sizes(5, **{"the part of Y for choosing": count(Y_choose)})
+    for name, part, rest in (("X", X_choose, X_test), ("Y", Y_choose, Y_test)):
+        check_sizes(5, **{f"the part of {name} for choosing the kernel": count(part)})
+        check_sizes(2, **{f"the part of {name} left for the test": count(rest)})
     ratios = []
     for kernel in kernels:
         problem = TwoSamples.of(X_choose, Y_choose, kernel)

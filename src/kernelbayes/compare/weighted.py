@@ -21,6 +21,7 @@ from kernelbayes.compare.nulls import check_sizes, orders, pvalue, warn_if_const
 from kernelbayes.compare.pairs import Variable, biased, products, variable
 from kernelbayes.compare.random_features import Options
 from kernelbayes.compare.results import (
+    TIES,
     Effect,
     Floats,
     KernelTestResult,
@@ -65,7 +66,7 @@ def hsic(
         E = inflation * w[:, None] * multipliers(w, options.permutations, length, options.rng)
         null, details["block_length"] = np.einsum("ij,ij->j", E, H @ E), length
     scale = float(np.abs(x.diag).max() * np.abs(z.diag).max())
-    warn_if_constant(null, statistic, scale, "a variable is constant to its kernel")
+    warn_if_constant(null, statistic, scale, "a variable is constant to its kernel", 4)
     effect, error = correlation(K_c, L_c, w, scale)
     return KernelTestResult(
         statistic=statistic,
@@ -73,7 +74,7 @@ def hsic(
         null=null,
         kernel=kernels,
         effect=effect,
-        power_estimate=power_of(statistic, null, error, options.level),
+        power_estimate=power_of(statistic, null, error, options.level, scale),
         level=options.level,
         test="HSIC",
         method=method,
@@ -106,11 +107,9 @@ def correlation(K: Floats, L: Floats, w: Floats, scale: float) -> tuple[Effect, 
     """Kernel correlation of centred matrices, and the asymptotic error of the weighted HSIC."""
     cross, error = hollow_form(K * L, w)
     own = np.sqrt(max(0.0, hollow_form(K * K, w)[0] * hollow_form(L * L, w)[0]))
-    if own <= 1e-12 * scale:
+    if own <= TIES * scale:
         return Effect(0.0, (0.0, 0.0)), error
-    found = effect_of(cross / own, error / own)
-    low, high = (min(1.0, v) for v in found.interval)
-    return Effect(min(1.0, found.size), (low, high)), error
+    return effect_of(cross / own, error / own, 1.0), error
 
 
 def hollow_form(H: Floats, w: Floats) -> tuple[float, float]:
