@@ -1,5 +1,6 @@
 """Checks of posteriors, on posteriors whose faults are known."""
 
+import warnings
 from dataclasses import dataclass
 
 import matplotlib as mpl
@@ -87,6 +88,30 @@ def test_sbc_accepts_functions_pairs_and_names():
     assert given.calibrated
     named = sbc(Model(), {"a": stats.norm(), "b": stats.norm()}, simulator, n=20, rng=0)
     assert named.names == ("a", "b")
+
+
+def test_sbc_of_pairs_takes_the_names_of_the_model():
+    class Named:
+        names_ = ("rate",)
+
+        def posterior(self, x):
+            return np.random.default_rng(0).normal(x / 2, np.sqrt(1 / 2), size=(100, 1))
+
+    theta = np.random.default_rng(1).normal(size=(20, 1))
+    assert sbc(Named(), theta=theta, x=theta, rng=0).names == ("rate",)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_warnings_of_many_posteriors_are_one(n_jobs):
+    def warning_model(x):
+        if x[0] > 0:
+            warnings.warn("far away", NumericalWarning, stacklevel=2)
+        return np.random.default_rng(0).normal(x / 2, np.sqrt(1 / 2), size=(100, 1))
+
+    theta = np.linspace(-2, 2, 20)[:, None]
+    with pytest.warns(NumericalWarning, match="10 of 20 posteriors .* far away") as caught:
+        coverage(warning_model, theta=theta, x=theta, joint="distance", rng=0, n_jobs=n_jobs)
+    assert len(caught) == 1
 
 
 def test_sbc_of_an_embedding():

@@ -7,19 +7,21 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import NumericalWarning
-from kernelbayes.simulation.forward import Forward, importance_sample, tempered
+from kernelbayes.simulation.forward import Forward, Noise, importance_sample, tempered
 from kernelbayes.simulation.inverse import Inverse, Recipe, targets
 from kernelbayes.simulation.kde import (
+    SMOOTHING,
     Smoothed,
     Smoothing,
+    best_smoothing,
     covariance_factor,
     local_shares,
     log_sum,
     squared_distances,
 )
 from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.regression import Basis, refit, regress
-from kernelbayes.simulation.scores import SMOOTHING, STRAY, Judge
+from kernelbayes.simulation.regression import FOLDS, Basis, again, refit, regress
+from kernelbayes.simulation.scores import STRAY, Judge
 from kernelbayes.simulation.transform import Columns, Data, Space
 
 FREE = np.zeros(1, dtype=bool)
@@ -44,19 +46,41 @@ def test_regression_learns_a_curve_and_ignores_what_does_not_matter():
     assert M[0, 0] > 10 * np.delete(np.diag(M), 0).max()
 
 
-def test_left_out_predictions_are_those_of_a_fit_without_the_pair():
+def test_left_out_predictions_are_those_of_a_fit_without_the_fold():
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
     weights = rng.uniform(0.5, 1.5, size=60)
     weights /= weights.sum()
     fit = regress(X, Y, rng, weights)
     F, i = fit.basis(X), 7
-    others = np.arange(60) != i
+    others = np.arange(60) % FOLDS != i % FOLDS
+    w = weights[others] / weights[others].sum()
     for j, ridge in enumerate(fit.ridges):
-        G = F[others]
-        A = G.T @ (weights[others, None] * G) + ridge * np.eye(F.shape[1])
-        alone = F[i] @ np.linalg.solve(A, G.T @ (weights[others] * Y[others, j]))
+        A = F[others].T @ (w[:, None] * F[others]) + ridge * np.eye(F.shape[1])
+        alone = F[i] @ np.linalg.solve(A, F[others].T @ (w * Y[others, j]))
         assert fit.left_out[i, j] == pytest.approx(alone, rel=1e-5, abs=1e-7)
+
+
+def test_left_out_predictions_do_not_give_the_target_away_where_inputs_are_the_same():
+    rng = np.random.default_rng(2)
+    X = np.repeat(rng.normal(size=(4, 1)), 50, axis=0)
+    P = rng.normal(X)
+    fit = Inverse.fit(P, X, rng)
+    for x in X[::50]:
+        points, w = next(fit.posterior(x[None], Recipe("mean", 0.25, "linear")))
+        spread = np.sqrt(w @ (points[:, 0] - w @ points[:, 0]) ** 2)
+        assert 0.7 < spread < 1.3  # the noise has deviation one
+
+
+def test_a_fit_like_another_keeps_what_that_chose():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(300, 1))
+    first = regress(X[:200], Y[:200], rng)
+    same, more = again(first, X[:200], Y[:200]), again(first, X, Y)
+    assert np.array_equal(same.coefficients, first.coefficients)
+    assert more.basis is first.basis
+    assert len(more.left_out) == 300
 
 
 def test_gradients_are_those_of_finite_differences():
@@ -308,7 +332,41 @@ def test_noise_that_grows_is_noticed():
     rng = np.random.default_rng(1)
     P = rng.uniform(-1, 1, size=(800, 1))
     forward = Forward.fit(P, P + np.exp(1.5 * P) * rng.normal(size=(800, 1)), rng)
-    assert forward.scales is not None
+    assert forward.kind.spread == "scaled"
+
+
+def test_correlations_that_depend_on_a_parameter_are_learned():
+    rng = np.random.default_rng(2)
+    P = rng.uniform(-1.5, 1.5, size=(2000, 2))
+    rho, sigma = np.tanh(P[:, 1]), np.exp(P[:, 0])
+    noise = rng.normal(size=(2000, 2))
+    noise[:, 1] = rho * noise[:, 0] + np.sqrt(1 - rho**2) * noise[:, 1]
+    forward = Forward.fit(P, sigma[:, None] * noise, rng)
+    assert forward.kind.spread == "correlated"
+    grid = np.column_stack([np.zeros(7), np.linspace(-1.2, 1.2, 7)])
+    s = np.array([1.0, 1.0])
+    found = forward.log_likelihood(grid, s)
+    exact = [stats.multivariate_normal.logpdf(s, cov=[[1, r], [r, 1]]) for r in np.tanh(grid[:, 1])]
+    assert np.corrcoef(found, exact)[0, 1] > 0.95
+    likely = np.array(exact) > max(exact) - 2.0
+    assert np.max(np.abs(found - exact)[likely]) < 0.7
+
+
+def test_noise_at_near_parameters_integrates_to_one():
+    rng = np.random.default_rng(3)
+    at, residuals = rng.normal(size=(400, 1)), rng.normal(size=(400, 1))
+    noise = Noise.of(residuals * (1 + at**2), at, 50, Smoothing(0.3))
+    grid = np.linspace(-30, 30, 4001)
+    logs = noise.log_density(np.tile(grid, (3, 1))[:, :, None], np.array([[-1.0], [0.0], [2.0]]))
+    assert np.trapezoid(np.exp(logs), grid, axis=1) == pytest.approx(np.ones(3), abs=1e-6)
+
+
+def test_smoothing_of_draws_suits_their_shape():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(1000, 8))
+    assert best_smoothing(normal, equal(1000), rng).h == max(SMOOTHING)
+    pieces = rng.normal(size=(1000, 2)) * 0.02 + rng.choice([-1.0, 1.0], size=(1000, 1))
+    assert best_smoothing(pieces, equal(1000), rng).h < 0.1
 
 
 def test_importance_sampling_of_a_normal_posterior():

@@ -24,12 +24,21 @@ from x to draws (m, d).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_array, as_generator, as_vectors, to_numpy
+from kernelbayes.arrays import (
+    NumericalWarning,
+    Rng,
+    as_array,
+    as_generator,
+    as_vectors,
+    column_names,
+    to_numpy,
+)
 from kernelbayes.select import progress_bar
 from kernelbayes.simulation.predictive import posterior_predictive
 from kernelbayes.simulation.priors import as_prior
@@ -80,7 +89,7 @@ def sbc(
     RankCheck
     """
     rng = as_generator(rng)
-    theta, x, names = _pairs(prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
+    theta, x, names = _pairs(model, prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
     drawn, _ = _drawn(model, theta, x, draws, rng, n_jobs, progress, density=False)
     ranks = ranks_among(theta, drawn, rng)
     return RankCheck(ranks, drawn.shape[1], names, uniform_pvalues(ranks, drawn.shape[1]))
@@ -124,7 +133,7 @@ def coverage(
     if joint not in ("auto", "density", "distance"):
         raise ValueError(f"joint must be 'auto', 'density' or 'distance', got {joint!r}")
     rng = as_generator(rng)
-    theta, x, names = _pairs(prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
+    theta, x, names = _pairs(model, prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
     asked = {"auto": None, "density": True, "distance": False}[joint]
     drawn, logs = _drawn(model, theta, x, draws, rng, n_jobs, progress, density=asked)
     m = drawn.shape[1]
@@ -151,6 +160,7 @@ def _tarp(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _pairs(
+    model: Any,
     prior: Any,
     simulator: Any,
     theta: Any,
@@ -174,10 +184,12 @@ def _pairs(
         pairs, names = (runs.theta, runs.x), read.names
     else:
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
-        pairs, names = (table, np.asarray(to_numpy(as_array(x, "x")))), None
+        pairs = table, np.asarray(to_numpy(as_array(x, "x")))
+        names = column_names(theta) or getattr(model, "names_", None)
     if len(pairs[0]) != len(pairs[1]):
         raise ValueError(f"{len(pairs[0])} parameters but {len(pairs[1])} data sets")
-    return *pairs, names or tuple(f"theta[{j}]" for j in range(pairs[0].shape[1]))
+    d = pairs[0].shape[1]
+    return *pairs, names if names and len(names) == d else tuple(f"theta[{j}]" for j in range(d))
 
 
 def _drawn(
@@ -195,11 +207,18 @@ def _drawn(
         raise ValueError(f"draws must be positive, got {m}")
     seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(len(theta))
     tasks = [(model, *pair, m, seed, density) for *pair, seed in zip(theta, x, seeds, strict=True)]
-    results = []
+    results, warned = [], []
     with progress_bar(len(theta), "posteriors", progress) as bar:
-        for result in _mapped(tasks, n_jobs):
+        for result, messages in _mapped(tasks, n_jobs):
             results.append(result)
+            warned += messages[:1]
             bar.update()
+    if warned:
+        warnings.warn(
+            f"{len(warned)} of {len(theta)} posteriors came with a warning, the first: {warned[0]}",
+            NumericalWarning,
+            stacklevel=3,
+        )
     sizes = {drawn.shape for drawn, _ in results}
     if len(sizes) > 1:
         raise ValueError(f"posteriors gave draws of different shapes: {sorted(sizes)}")
@@ -210,10 +229,25 @@ def _drawn(
 
 def _mapped(tasks: list[Any], n_jobs: int) -> Any:
     if n_jobs == 1:
-        return (_ask(*task) for task in tasks)
+        return (_quietly(*task) for task in tasks)
     from joblib import Parallel, delayed
 
-    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_ask)(*task) for task in tasks)
+    calls = (delayed(_quietly)(*task) for task in tasks)
+    return Parallel(n_jobs=n_jobs, return_as="generator")(calls)
+
+
+def _quietly(*task: Any) -> tuple[tuple[Floats, Floats | None], list[str]]:
+    """Ask, and return numerical warnings as messages; others are given as ever."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NumericalWarning)
+        result = _ask(*task)
+    messages = []
+    for warning in caught:
+        if issubclass(warning.category, NumericalWarning):
+            messages.append(str(warning.message))
+        else:
+            warnings.warn(warning.message, warning.category, stacklevel=2)
+    return result, messages
 
 
 def _ask(

@@ -8,28 +8,34 @@ and scored at their true parameters by a proper score (:mod:`kernelbayes.simulat
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kernelbayes.simulation.inverse import Recipe
-from kernelbayes.simulation.kde import Smoothing
-from kernelbayes.simulation.scores import SMOOTHING, Judge, Score
+from kernelbayes.simulation.kde import (
+    LOCAL_DIMENSIONS,
+    NEIGHBOURS,
+    SMOOTHING,
+    Sample,
+    Smoothing,
+)
+from kernelbayes.simulation.scores import Judge, Score
 from kernelbayes.simulation.variants import RULES, Learner, Variant
 
 Floats = np.ndarray[Any, Any]
 # Shares of the simulations that are near; bandwidths of the rules in median distances.
-SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 # Data of more coordinates than this get no likelihood of their own, only learned summaries do.
 LIKELIHOOD_COLUMNS = 30
-# Simulations left out to choose by: these many see all variants, those many the best of them.
-FIRST_LOOK, LEFT_OUT, FINALISTS = 40, 150, 6
-LIKELIHOOD_LOOK = 40
-# Smoothing may follow the distance to this neighbour, in few dimensions: in more, all points
-# are about equally far from their neighbours.
-NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
+# Simulations left out to choose by: so many see so many of the variants, the best so far.
+LOOKS = ((12, None), (40, 20), (150, 5))
+# Learned likelihoods are slow: after the first of these looks they go on only if their log score is
+# typically at most so much below that of the best without one.
+LIKELIHOOD_LOOKS, BEHIND = (8, 40), 0.5
 
 
 def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
@@ -61,75 +67,134 @@ def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
     return likely if method == "likelihood" else local + likely
 
 
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A variant and its scores (m,) on left-out simulations that count as told."""
+
+    variant: Variant
+    scores: Floats
+    counts: Floats | None
+
+    @property
+    def mean(self) -> float:
+        """Average score."""
+        return float(np.average(self.scores, weights=self.counts))
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Row of the table that users see."""
+        return {
+            "variant": self.variant,
+            "method": str(self.variant),
+            "score": self.mean,
+            "left_out": len(self.scores),
+        }
+
+
 def choose(
     tried: list[Variant], learner: Learner, kind: Score, rng: np.random.Generator, bar: Any
-) -> tuple[Variant, list[dict[str, Any]]]:
-    """Variant that scores best on left-out simulations, and the table of all."""
-    n = len(learner.P)
-    order = rng.permutation(n)
-    held = order[: min(LEFT_OUT, max(n // 5, 5))]
-    train = learner.subset(order[len(held) :])
-    train = train.fitted(Variant("adjusted", tried[0].recipe), rng)
-    judge = Judge(learner.discrete, *learner.support, kind)
-    counts = np.full(n, 1.0 / n) if learner.weights is None else learner.weights
+) -> tuple[list[dict[str, Any]], Learner]:
+    """Table of all variants, best first by their score on left-out simulations.
 
-    def mean(found: Floats, rows: Floats) -> Floats:
-        return np.asarray(np.average(found, axis=0, weights=counts[rows]))
-
-    def local(variant: Variant, rows: Floats, neighbours: int = 0) -> dict[str, Any]:
-        fitted = train.fitted(variant, rng)
-        samples = ((points, _clipped(w)) for points, w in fitted.sample(variant, learner.X[rows]))
-        found = mean(judge(samples, learner.P[rows], rng, neighbours), rows)
-        smoothing = Smoothing(SMOOTHING[int(np.argmax(found))], neighbours)
-        chosen = replace(variant, smoothing=None if kind == "energy" else smoothing)
-        return _row(chosen, float(found.max()), len(rows))
-
-    def likely(variant: Variant, rows: Floats) -> dict[str, Any]:
-        fitted = train.fitted(variant, rng)
-        X, truth = learner.X[rows], learner.P[rows]
-        iid = None if learner.rows is None else learner.rows[rows]
-        if fitted.has_density and kind == "log":
-            logs = fitted.likelihood_scores(variant, X, iid, truth, rng)
-            return _row(variant, float(mean(logs, rows)), len(rows))
-        drawn = fitted.posterior(variant, X, iid, rng, quick=True)
-        samples = ((points, _clipped(w)) for points, w, _ in drawn)
-        found = mean(judge(samples, truth, rng), rows)
-        if kind == "log":
-            variant = replace(variant, smoothing=Smoothing(SMOOTHING[int(np.argmax(found))]))
-        return _row(variant, float(found.max()), len(rows))
-
-    table: list[dict[str, Any]] = []
-    for variant in (v for v in tried if v.kind != "likelihood"):
-        table.append(local(variant, held[:FIRST_LOOK]))
-        bar.update()
-    table.sort(key=_by_score)
-    best = [local(row["variant"], held) for row in table[:FINALISTS]]
-    best.sort(key=_by_score)
-    if best and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
-        best = sorted([local(best[0]["variant"], held, NEIGHBOURS), *best], key=_by_score)
-    table = best + table[FINALISTS:]
+    Also a learner of the others, to go on with what it chose.
+    """
+    contest = _Contest.of(learner, kind, rng)
     models = [v for v in tried if v.kind == "likelihood"]
+    racing = [v for v in tried if v.kind != "likelihood"]
+    table: list[Entry] = []
+    for look, best in LOOKS:
+        found = []
+        for variant in racing[:best]:
+            found.append(contest.local(variant, contest.held[:look]))
+            bar.update(best is None)
+        table = _sorted(found) + table[len(found) :]
+        racing = [entry.variant for entry in table]
+    if table and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
+        sharper = contest.local(racing[0], contest.held, NEIGHBOURS)
+        table = _sorted([sharper, table[0]]) + table[1:]
+    chosen = contest.train
     if models:
-        # Simulations that did not take part in the first look, if there are enough.
-        rows = held[-LIKELIHOOD_LOOK:]
-        rivals = []
-        if table:
-            first = table.pop(0)["variant"]
-            models = [replace(v, recipe=first.recipe) for v in models]
-            neighbours = 0 if first.smoothing is None else first.smoothing.neighbours
-            rivals = [{**local(first, rows, neighbours), "variant": first}]
-        rivals += [likely(v, rows) for v in models]
-        table = sorted(rivals, key=_by_score) + table
+        table, chosen = contest.with_models(models, table)
         bar.update(len(models))
-    return table[0]["variant"], table
+    return [entry.row for entry in table], chosen
 
 
-def _by_score(row: dict[str, Any]) -> float:
-    return -float(row["score"])
+def _sorted(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: -entry.mean)
 
 
-def _row(variant: Variant, score: float, left_out: int) -> dict[str, Any]:
-    return {"variant": variant, "method": str(variant), "score": score, "left_out": left_out}
+@dataclass(frozen=True, eq=False)
+class _Contest:
+    """Left-out simulations ``held`` (m,), and a learner of the others."""
+
+    learner: Learner
+    train: Learner
+    held: Floats
+    judge: Judge
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, learner: Learner, kind: Score, rng: np.random.Generator) -> _Contest:
+        n = len(learner.P)
+        order = rng.permutation(n)
+        held = order[: min(LOOKS[-1][0], max(n // 5, 5))]
+        train = learner.subset(order[len(held) :])
+        # What all variants need is learned once.
+        train = train.fitted(Variant("adjusted", Recipe("data", 1.0, "none")), rng)
+        return cls(learner, train, held, Judge(learner.discrete, *learner.support, kind), rng)
+
+    def local(self, variant: Variant, rows: Floats, neighbours: int = 0) -> Entry:
+        """Scores of a variant without a likelihood, smoothed as suits it best."""
+        drawn = self.train.fitted(variant, self.rng).sample(variant, self.learner.X[rows])
+        return self._smoothed(variant, drawn, rows, neighbours)
+
+    def likely(self, variant: Variant, fitted: Learner, rows: Floats) -> Entry:
+        """Scores of a learned likelihood."""
+        X, truth = self.learner.X[rows], self.learner.P[rows]
+        iid = None if self.learner.rows is None else self.learner.rows[rows]
+        if fitted.has_density and self.judge.kind == "log":
+            logs = fitted.likelihood_scores(variant, X, iid, truth, self.rng)
+            return Entry(variant, logs, self._counts(rows))
+        drawn = fitted.posterior(variant, X, iid, self.rng, quick=True)
+        return self._smoothed(variant, ((points, w) for points, w, _ in drawn), rows)
+
+    def with_models(self, models: list[Variant], table: list[Entry]) -> tuple[list[Entry], Learner]:
+        """Table with learned likelihoods in it, after a contest with the best so far.
+
+        Also the learner of the winner.
+        """
+        few, many = LIKELIHOOD_LOOKS
+        # Simulations that did not take part in the first looks, if there are enough.
+        rows, others = self.held[-many:], table
+        rivals: list[tuple[Entry, Learner]] = []
+        if table:
+            best, others = table[0].variant, table[1:]
+            models = [replace(v, recipe=best.recipe) for v in models]
+            neighbours = 0 if best.smoothing is None else best.smoothing.neighbours
+            rivals.append((replace(self.local(best, rows, neighbours), variant=best), self.train))
+        for variant in models:
+            fitted = self.train.fitted(variant, self.rng)
+            entry = self.likely(variant, fitted, rows[:few])
+            behind = rivals[0][0].scores[:few] - entry.scores if table else np.zeros(1)
+            if self.judge.kind == "energy" or np.median(behind) <= BEHIND:
+                rivals.append((self.likely(variant, fitted, rows), fitted))
+            else:
+                others = [*others, entry]
+        rivals.sort(key=lambda rival: -rival[0].mean)
+        return [entry for entry, _ in rivals] + others, rivals[0][1]
+
+    def _smoothed(
+        self, variant: Variant, drawn: Iterable[Sample], rows: Floats, neighbours: int = 0
+    ) -> Entry:
+        samples = ((points, _clipped(w)) for points, w in drawn)
+        found = self.judge(samples, self.learner.P[rows], self.rng, neighbours)
+        best = int(np.argmax(np.average(found, axis=0, weights=self._counts(rows))))
+        if self.judge.kind == "log":
+            variant = replace(variant, smoothing=Smoothing(SMOOTHING[best], neighbours))
+        return Entry(variant, found[:, best], self._counts(rows))
+
+    def _counts(self, rows: Floats) -> Floats | None:
+        return None if self.learner.weights is None else self.learner.weights[rows]
 
 
 def _clipped(weights: Floats) -> Floats:

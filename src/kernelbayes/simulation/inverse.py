@@ -28,7 +28,7 @@ import numpy as np
 
 from kernelbayes.simulation.abc import local_linear
 from kernelbayes.simulation.kde import squared_distances
-from kernelbayes.simulation.regression import Regression, refit, regress
+from kernelbayes.simulation.regression import Regression, again, refit, regress
 
 Floats = np.ndarray[Any, Any]
 Near = Literal["data", "mean", "moments"]
@@ -77,13 +77,24 @@ class Inverse:
         rng: np.random.Generator,
         weights: Floats | None = None,
         discrete: Floats | None = None,
+        like: Inverse | None = None,
     ) -> Inverse:
-        """Learn from n simulations; weights sum to one. Discrete parameters are never moved."""
+        """Learn from n simulations; weights sum to one. Discrete parameters are never moved.
+
+        What ``like`` has chosen, from some of the simulations, is not chosen again.
+        """
         fixed = np.zeros(P.shape[1], dtype=bool) if discrete is None else discrete
-        moments = regress(X, targets(P), rng, weights)
         w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
+        if like is None:
+            moments = regress(X, targets(P), rng, weights)
+        else:
+            moments = again(like.moments, X, targets(P), weights)
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
-        return cls(P, X, w, moments, refit(moments.basis, X, logs, weights), fixed)
+        if like is None:
+            scales = refit(moments.basis, X, logs, weights)
+        else:
+            scales = again(like.scales, X, logs, weights)
+        return cls(P, X, w, moments, scales, fixed)
 
     def shares(self, X: Floats, recipe: Recipe) -> Floats:
         """Weights (m, n) of the simulations for data X (m, p)."""

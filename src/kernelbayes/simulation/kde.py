@@ -31,6 +31,13 @@ Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 JITTER = 1e-9
 LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
 NARROWEST, WIDEST = 1e-4, 0.95
+# Shares h of the sample's deviation that points are smoothed with.
+SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
+# Smoothing may follow the distance to this neighbour, in few dimensions: in more, all points
+# are about equally far from their neighbours.
+NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
+# Points that are left out to choose a smoothing; the least log density that counts.
+LOOKED_AT, LEAST_LOG = 200, -1e3
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,34 @@ def neighbour_distances(Z: Floats, k: int) -> Floats:
     """Distance (n,) of each point to its k-th neighbour."""
     found = NearestNeighbors(n_neighbors=k + 1).fit(Z).kneighbors(Z)[0]
     return np.asarray(found[:, k])
+
+
+def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) -> Smoothing:
+    """Smoothing under which points (n, d) are likeliest, each under the density of the others.
+
+    Points are drawn by weight to be looked at. All coordinates are continuous.
+    """
+    none = np.zeros(points.shape[1], dtype=bool)
+    rows = np.unique(rng.choice(len(weights), size=LOOKED_AT, p=weights))
+    Z = Smoothed(points, weights, 0.5, none).whitened
+    squares, products = np.einsum("ij,ij->i", Z, Z), Z[rows] @ Z.T
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    tried = {Smoothing(h): np.full(len(Z), h) for h in SMOOTHING}
+    if Z.shape[1] <= LOCAL_DIMENSIONS:
+        apart = local_shares(Z, Smoothing(1.0, NEIGHBOURS), np.inf)
+        tried |= {
+            Smoothing(h, NEIGHBOURS): np.clip(h * apart, NARROWEST, WIDEST) for h in SMOOTHING
+        }
+    scores = []
+    for h in tried.values():
+        a = np.sqrt(1.0 - weights @ h**2)
+        D = squares[rows, None] - 2.0 * a * products + a**2 * squares
+        D *= -0.5 / h**2
+        D += logs - Z.shape[1] * np.log(h)
+        D[np.arange(len(rows)), rows] = -np.inf
+        scores.append(float(weights[rows] @ np.maximum(log_sum(D), LEAST_LOG)))
+    return list(tried)[int(np.argmax(scores))]
 
 
 def squared_distances(A: Floats, B: Floats) -> Floats:

@@ -15,7 +15,6 @@ from kernelbayes.arrays import (
     Rng,
     as_array,
     as_generator,
-    as_vectors,
     column_names,
     to_numpy,
 )
@@ -27,6 +26,7 @@ from kernelbayes.simulation.choice import candidates, choose
 from kernelbayes.simulation.kde import Smoothing
 from kernelbayes.simulation.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.simulation.priors import Prior, as_prior
+from kernelbayes.simulation.reading import FEWEST_SIMULATIONS, check_names, read_simulations
 from kernelbayes.simulation.scores import Score
 from kernelbayes.simulation.transform import Data, Space
 from kernelbayes.simulation.variants import METHODS, RULES, Learner
@@ -36,7 +36,8 @@ Method = Literal["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]
 # An observation further from the simulations than all but this share of them is pointed out.
 UNSEEN = 0.005
 ADJUSTS = ("auto", "none", "linear", "location", "scale")
-FEWEST_SIMULATIONS = 20
+# A posterior of fewer effective points than this is pointed out.
+LEAST_ESS = 5.0
 # Data are at most this many scales away, so that squares of them are finite.
 FARTHEST = 1e6
 # Adjusted points leave the range of the simulated parameters by at most this many ranges.
@@ -151,7 +152,10 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         self._check_arguments()
         rng = as_generator(self.rng)
         self.seed_ = int(rng.integers(2**31))
-        self._read(theta, x, weights)
+        self.prior_ = None if self.prior is None else as_prior(self.prior)
+        read = read_simulations(theta, x, weights, self.prior_)
+        self.theta_, self.x_, self.weights_ = read.theta, read.x, read.weights
+        self.names_, self.x_names_, self.failed_ = read.names, read.x_names, read.failed
         self.data_ = Data.of(self.x_, rng)
         self.space_ = Space.of(self.theta_, self.prior_)
         spread = self.theta_.std(axis=0)
@@ -160,8 +164,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         learner = self._learner(self.weights_, self.prior_)
         tried = candidates(self.method, self.adjust, learner)
         with progress_bar(len(tried), "choosing", self.progress) as bar:
-            self.variant_, self.choice_ = choose(tried, learner, self.score, rng, bar)
-        self.learner_ = learner.fitted(self.variant_, rng)
+            self.choice_, fitted = choose(tried, learner, self.score, rng, bar)
+        self.variant_ = self.choice_[0]["variant"]
+        self.learner_ = learner.fitted(self.variant_, rng, like=fitted)
         self._other: tuple[Any, Learner] | None = None
         return self
 
@@ -210,6 +215,13 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             low, high = learner.P.min(axis=0), learner.P.max(axis=0)
             points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
         ess = float(1.0 / np.sum(weights**2))
+        if ess < LEAST_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
+            warnings.warn(
+                f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
+                "more simulations near the observation, or rounds, would help",
+                NumericalWarning,
+                stacklevel=3,
+            )
         report = Report(str(self.variant_), len(self.theta_), self.failed_, ess, float(far))
         return make_posterior(
             self.space_.parameters(points)
@@ -234,46 +246,6 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         if self.score not in ("log", "energy"):
             raise ValueError(f"score must be 'log' or 'energy', got {self.score!r}")
 
-    def _read(self, theta: Any, x: Any, weights: Any) -> None:
-        """Check and keep the simulations."""
-        self.prior_ = None if self.prior is None else as_prior(self.prior)
-        names, self.x_names_ = column_names(theta), column_names(x)
-        theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
-        x = np.asarray(to_numpy(as_array(x, "x")), dtype=np.float64)
-        x = x[:, None] if x.ndim == 1 else x
-        if x.ndim not in (2, 3):
-            raise ValueError(
-                f"x must be vectors (n, p) or data sets of iid rows (n, k, p), got shape {x.shape}"
-            )
-        if len(theta) != len(x):
-            raise ValueError(f"{len(theta)} parameters but {len(x)} data sets")
-        if self.prior_ is not None and self.prior_.dim != theta.shape[1]:
-            raise ValueError(
-                f"the prior has {self.prior_.dim} parameters, theta has {theta.shape[1]}"
-            )
-        _check_names(
-            names, None if self.prior_ is None else self.prior_.names, "theta", "the prior"
-        )
-        self.names_ = names or (None if self.prior_ is None else self.prior_.names)
-        ok = np.all(np.isfinite(x.reshape(len(x), -1)), axis=1)
-        self.failed_ = int(np.sum(~ok))
-        if np.sum(ok) < FEWEST_SIMULATIONS:
-            raise ValueError(
-                f"{np.sum(ok)} simulations with finite data are too few; at least "
-                f"{FEWEST_SIMULATIONS} are needed, hundreds to be of use"
-            )
-        if self.failed_:
-            warnings.warn(
-                f"{self.failed_} of {len(ok)} simulations have NaN or infinite data and were "
-                "dropped; the prior is now the one given that the simulator works",
-                NumericalWarning,
-                stacklevel=3,
-            )
-        self.theta_, self.x_ = theta[ok], x[ok]
-        self.weights_ = None if weights is None else _normalised(weights, ok)
-        if self.prior_ is not None and not np.all(self.prior_.inside(self.theta_)):
-            raise ValueError("some theta lie outside of the prior's support; check the prior")
-
     def _learner(self, weights: Floats | None, prior: Prior | None) -> Learner:
         """Learner of the simulations that count."""
         if weights is None:
@@ -292,7 +264,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     def _rows(self, x: Any) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
-        _check_names(column_names(x), self.x_names_, "x", "the simulations")
+        check_names(column_names(x), self.x_names_, "x", "the simulations")
         if np.size(x) == 0:
             raise ValueError("there is no observation: x is empty")
         rows = np.asarray(to_numpy(as_array(np.atleast_1d(x) if np.ndim(x) == 0 else x, "x")))
@@ -333,7 +305,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         if self._other is not None and self._other[0] is prior:
             return self._other[1]
         new = as_prior(prior)
-        _check_names(new.names, self.names_, "this prior", "the model")
+        check_names(new.names, self.names_, "this prior", "the model")
         if new.dim != self.theta_.shape[1]:
             raise ValueError(f"the prior has {new.dim} parameters, not {self.theta_.shape[1]}")
         ratio = self._ratio(new)
@@ -369,23 +341,3 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         P = self.space_.coordinates(self.theta_)
         ratio = density_ratio(drawn, P, Gaussian.median(P, scale=0.5))
         return np.asarray(np.maximum(ratio.at_denominator, 0.0))
-
-
-def _check_names(
-    names: tuple[str, ...] | None, expected: tuple[str, ...] | None, what: str, whose: str
-) -> None:
-    """Raise if columns have names, but not those of the others in the same order."""
-    if names is not None and expected is not None and tuple(names) != tuple(expected):
-        raise ValueError(
-            f"the columns of {what} are {tuple(names)}, those of {whose} {tuple(expected)}; "
-            "put them in the same order"
-        )
-
-
-def _normalised(weights: Any, ok: Floats) -> Floats:
-    w = np.asarray(to_numpy(weights), dtype=float)
-    if w.shape != ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
-        raise ValueError(f"weights must be {len(ok)} finite numbers, zero or larger")
-    if w[ok].sum() <= 0:
-        raise ValueError("all simulations have weight zero")
-    return np.asarray(w[ok] / w[ok].sum())

@@ -9,12 +9,15 @@ feature machines),
 .. math:: M = \frac1n \sum_i \sum_j \nabla f_j(x_i) \nabla f_j(x_i)^\top,
 
 for as long as that lowers the leave-one-out error: inputs that do not matter disappear. What is
-kept are the left-out predictions too, since residuals of the fit itself are too small.
+kept are the left-out predictions too, since residuals of the fit itself are too small. They are
+made in folds. Leaving out one pair at a time would not do: among pairs with the same input such a
+prediction is a straight line in the pair's own target, and what is regressed on it next would fit
+the target without an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,8 @@ SCALES = (0.35, 0.7, 1.4, 2.8)
 UPDATES = 2
 # Bandwidth, ridge and metric are chosen on this many pairs at most.
 CHOICE_PAIRS = 1500
+# Parts of the pairs that are left out in turn.
+FOLDS = 5
 # Directions whose gradient is smaller than this share of the largest are dropped.
 LEAST_GRADIENT = 1e-3
 
@@ -71,13 +76,12 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """A fitted regression: basis, coefficients (r, q), ridges (q,), left-out predictions (n, q)."""
+    """A fitted regression: basis, ridges (q,), coefficients (r, q), left-out predictions (n, q)."""
 
     basis: Basis
-    coefficients: Floats
     ridges: Floats
+    coefficients: Floats
     left_out: Floats
-    error: float
 
     def __call__(self, X: Floats) -> Floats:
         """Predictions (n, q)."""
@@ -100,28 +104,45 @@ def regress(
     subset = rng.permutation(len(X))[:CHOICE_PAIRS]
     w = None if weights is None else weights[subset] / weights[subset].sum()
     Xs, Ys = X[subset], Y[subset]
-    best: Regression | None = None
+    best: _Tried | None = None
     metric = np.eye(X.shape[1])
-    for _ in range(updates + 1):
-        tried = min((_at(Xs, Ys, metric, s, w) for s in SCALES), key=lambda fit: fit.error)
-        if best is not None and tried.error >= best.error:
+    scales: tuple[float, ...] = SCALES
+    for i in range(updates + 1):
+        fits = [_at(Xs, Ys, metric, s, w) for s in scales]
+        at = int(np.argmin([fit.error for fit in fits]))
+        if best is not None and fits[at].error >= best.error:
             break
-        best = tried
-        metric = _sharpened(best.basis.gradients(Xs[:1000], best.coefficients))
+        best, scales = fits[at], scales[max(at - 1, 0) : at + 2]
+        if i < updates:
+            coefficients = _solve(*_products(best.F, Ys, w), best.ridges)
+            metric = _sharpened(best.basis.gradients(Xs[:1000], coefficients))
     assert best is not None
-    if len(subset) == len(X):
-        order = np.empty_like(subset)
-        order[subset] = np.arange(len(subset))
-        return replace(best, left_out=best.left_out[order])
-    return _solved(best.basis, X, Y, weights, best.ridges[None, :])
+    return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
 
 
 def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
     """Fit other targets on a basis that is already chosen; ridges by leave-one-out."""
-    return _solved(basis, X, Y, weights)
+    F, some = basis(X), slice(CHOICE_PAIRS)
+    w = None if weights is None else weights[some] / weights[some].sum()
+    return _solved(basis, F, Y, weights, _ridges(F[some], Y[some], w)[0])
 
 
-def _at(X: Floats, Y: Floats, metric: Floats, scale: float, weights: Floats | None) -> Regression:
+def again(fit: Regression, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
+    """Fit to more pairs of the same kind: basis and ridges as they were chosen."""
+    return _solved(fit.basis, fit.basis(X), Y, weights, fit.ridges)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """A basis with its features (n, r), the best ridges (q,) and their leave-one-out error."""
+
+    basis: Basis
+    F: Floats
+    ridges: Floats
+    error: float
+
+
+def _at(X: Floats, Y: Floats, metric: Floats, scale: float, weights: Floats | None) -> _Tried:
     U = X @ metric
     landmarks = U[:LANDMARKS]
     h = scale * float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
@@ -130,30 +151,45 @@ def _at(X: Floats, Y: Floats, metric: Floats, scale: float, weights: Floats | No
     keep = values > 1e-10 * values[-1]
     slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
     basis = Basis(metric, landmarks, h, vectors[:, keep] / np.sqrt(values[keep]), slope)
-    return _solved(basis, X, Y, weights)
-
-
-def _solved(
-    basis: Basis, X: Floats, Y: Floats, weights: Floats | None, ridges: Floats | None = None
-) -> Regression:
-    """Coefficients for each target's own ridge: given ones (1, q), or the best of a grid."""
     F = basis(X)
+    return _Tried(basis, F, *_ridges(F, Y, weights))
+
+
+def _ridges(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, float]:
+    """Best ridge of a grid for each target, (q,), and the leave-one-out error they have."""
     r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
     with threads_for(float(F.size) * F.shape[1]):
         grid = ridge_grid(F, weights, 13)
-        if ridges is None:
-            errors = np.stack([r @ (P - Y) ** 2 for P in loo_predictions(F, Y, grid, weights)])
-            chosen = grid[np.argmin(errors, axis=0)]
-        else:
-            chosen = ridges[0]
-        squares, V = np.linalg.eigh(F.T @ (r[:, None] * F))
-        squares, P = np.maximum(squares, 0.0), F @ V
-        filters = 1.0 / (squares[:, None] + chosen)
-        spectral = filters * (P.T @ (r[:, None] * Y))
-        leverage = np.minimum(r[:, None] * ((P * P) @ filters), 1.0 - 1e-10)
-        left_out = (P @ spectral - leverage * Y) / (1.0 - leverage)
-    error = float(np.sum(r @ (left_out - Y) ** 2))
-    return Regression(basis, V @ spectral, chosen, left_out, error)
+        errors = np.stack([r @ (P - Y) ** 2 for P in loo_predictions(F, Y, grid, weights)])
+    return grid[np.argmin(errors, axis=0)], float(np.sum(errors.min(axis=0)))
+
+
+def _solved(
+    basis: Basis, F: Floats, Y: Floats, weights: Floats | None, ridges: Floats
+) -> Regression:
+    """Regression on features (n, r) with given ridges (q,)."""
+    r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
+    left_out = np.empty(Y.shape)
+    with threads_for(float(F.size) * F.shape[1]):
+        G, C = _products(F, Y, r)
+        folds = max(min(FOLDS, len(F) // 2), 2)
+        for rows in (slice(i, None, folds) for i in range(folds)):
+            g, c = _products(F[rows], Y[rows], r[rows])
+            rest = max(1.0 - float(np.sum(r[rows])), np.finfo(float).eps)
+            left_out[rows] = F[rows] @ _solve((G - g) / rest, (C - c) / rest, ridges)
+        return Regression(basis, ridges, _solve(G, C, ridges), left_out)
+
+
+def _products(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+    """Weighted products (r, r) of features and (r, q) of features and targets."""
+    scaled = F / len(F) if weights is None else weights[:, None] * F
+    return F.T @ scaled, scaled.T @ Y
+
+
+def _solve(G: Floats, C: Floats, ridges: Floats) -> Floats:
+    """Coefficients (r, q) of targets with a ridge (q,) each."""
+    squares, V = np.linalg.eigh(G)
+    return np.asarray(V @ ((V.T @ C) / (np.maximum(squares, 0.0)[:, None] + ridges)))
 
 
 def _sharpened(M: Floats) -> Floats:

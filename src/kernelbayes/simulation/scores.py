@@ -14,14 +14,19 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.simulation.kde import WIDEST, Sample, Smoothed, Smoothing, local_shares
+from kernelbayes.simulation.kde import (
+    SMOOTHING,
+    WIDEST,
+    Sample,
+    Smoothed,
+    Smoothing,
+    local_shares,
+)
 
 Floats = np.ndarray[Any, Any]
 Score = Literal["log", "energy"]
-# Shares h of the posterior's covariance that draws are smoothed with.
-SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
 # Points of a sample that are looked at; draws that tell how much is inside.
-JUDGED_POINTS = 1000
+JUDGED_POINTS = 700
 INSIDE_DRAWS = 50
 # Share of a density that is everywhere, mixed in where parameters are discrete.
 STRAY = 0.01

@@ -20,16 +20,11 @@ from kernelbayes.simulation.forward import (
     LogDensity,
     Weighted,
     importance_sample,
+    some_points,
     tempered,
 )
 from kernelbayes.simulation.inverse import Inverse, Recipe
-from kernelbayes.simulation.kde import (
-    WIDEST,
-    Sample,
-    Smoothed,
-    Smoothing,
-    neighbour_distances,
-)
+from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, best_smoothing
 from kernelbayes.simulation.priors import Prior
 from kernelbayes.simulation.transform import Space
 
@@ -40,8 +35,6 @@ RULES = ("cme", "kbr", "importance")
 DRAWS, ROUNDS = 3000, 4
 QUICK_DRAWS, QUICK_ROUNDS = 600, 2
 PRIOR_DRAWS = 5000
-# Draws of proposals are smoothed by a share of the distance to a neighbour.
-GAP_NEIGHBOUR, GAP_SHARE = 3, 0.5
 # Adjusted points outside of the prior's support are dropped, unless fewer than this share is left.
 LEAST_INSIDE = 0.05
 # Rules use low-rank factors above this many simulations.
@@ -100,13 +93,19 @@ class Learner:
         few = None if self.rows is None else self.rows[rows]
         return replace(self, P=self.P[rows], X=self.X[rows], rows=few, weights=weights)
 
-    def fitted(self, variant: Variant, rng: np.random.Generator) -> Learner:
-        """Learn what the variant needs."""
-        inverse = self.inverse or Inverse.fit(self.P, self.X, rng, self.weights, self.discrete)
-        learner = replace(self, inverse=inverse)
+    def fitted(
+        self, variant: Variant, rng: np.random.Generator, like: Learner | None = None
+    ) -> Learner:
+        """Learn what the variant needs.
+
+        What ``like`` has chosen, from some of the simulations, is not chosen again.
+        """
+        chosen = (None, None) if like is None else (like.inverse, like.forward)
+        data = self.P, self.X, rng, self.weights, self.discrete
+        learner = replace(self, inverse=self.inverse or Inverse.fit(*data, chosen[0]))
         if variant.kind == "likelihood":
             drawn = learner._draw_prior(rng)
-            forward = Forward.fit(self.P, learner._summaries(variant.summary), rng)
+            forward = Forward.fit(self.P, learner._summaries(variant.summary), rng, chosen[1])
             return replace(learner, forward=forward, prior_draws=drawn)
         if variant.kind in RULES:
             return replace(learner, rule=learner._fit_rule(variant, rng))
@@ -127,7 +126,8 @@ class Learner:
         if variant.kind == "likelihood":
             for found in self._by_likelihood(variant, X, rows, rng, quick):
                 if isinstance(found, Weighted):
-                    yield found.points, found.weights, spacing(found.points, found.weights)
+                    sample = found.points, found.weights
+                    yield *sample, best_smoothing(*sample, rng)
                 else:
                     yield *found, variant.smoothing
             return
@@ -208,7 +208,7 @@ class Learner:
                 drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
                 yield drawn, tempered(log_likelihood(drawn), 0.0)
                 continue
-            points, weights = start
+            points, weights = some_points(*start, rng)
             h = min(max(silverman_factor(weights, points.shape[1]), 0.3), 0.95)
             yield importance_sample(
                 partial(self._log_target, log_likelihood=log_likelihood),
@@ -290,12 +290,3 @@ class Learner:
         rule = KernelBayesRule(kernel_x, kernel_z, method=method, rank=rank, rng=seed)
         rule.fit(U, self.P, prior=prior)
         return lambda V: rule.posterior(V).weights
-
-
-def spacing(points: Floats, weights: Floats) -> Smoothing:
-    """Smoothing as wide as the gaps between the points of a proposal."""
-    discrete = np.zeros(points.shape[1], dtype=bool)
-    Z = Smoothed(points, weights, 0.5, discrete).whitened
-    gaps = neighbour_distances(Z, min(GAP_NEIGHBOUR, len(Z) - 1))
-    typical = np.median(gaps[weights > 0]) / np.sqrt(Z.shape[1])
-    return Smoothing(float(min(GAP_SHARE * typical, WIDEST)), GAP_NEIGHBOUR)
