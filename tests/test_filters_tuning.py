@@ -171,3 +171,20 @@ def test_parts_are_blocks_of_sequences_in_the_order_given():
     whole = np.arange(12.0)[:, None]
     groups = cut(whole, whole, None, 3, kb.KernelBayesFilter())
     assert [group[0].X[0, 0] for group in groups] == [0.0, 4.0, 8.0]
+
+
+def test_the_backward_ridge_is_chosen_by_smoothing():
+    rng = np.random.default_rng(3)
+    angle = 0.3 * np.arange(240) + 0.01 * np.cumsum(rng.normal(size=240))  # hardly any noise
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    x = z + 0.3 * rng.normal(size=z.shape)
+    kernels = kb.Gaussian.median(x), kb.Gaussian.median(z, scale=0.5)
+    ridges = {"prior_ridge": 1e-5, "transition_ridge": 1e-5, "ridge": 0.1}
+    model = kb.KernelBayesFilter(*kernels, rank=40, rng=0, **ridges)
+    plain = kb.tune(model, x[:180], z[:180], budget=1)
+    tuned = kb.tune(model, x[:180], z[:180], budget=1, smooth=True)
+    assert plain.back_ridge == 0.1
+    assert tuned.back_ridge < 0.1
+    np.testing.assert_array_equal(tuned.filter(x[180:]).weights, plain.filter(x[180:]).weights)
+    errors = [np.mean((m.smooth(x[180:]).mean() - z[180:]) ** 2) for m in (tuned, plain)]
+    assert errors[0] < 0.9 * errors[1]

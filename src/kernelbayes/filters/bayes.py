@@ -42,7 +42,7 @@ from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, nor
 from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import update_ridge
-from kernelbayes.filters.sequences import Training, is_many, join
+from kernelbayes.filters.sequences import Training, is_many, join, unstacked
 from kernelbayes.filters.updating import Updating
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import check_ridge
@@ -77,8 +77,9 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
     back_ridge : float
         Of the backward step of smoothing, Bayes' rule with the next state as observation. Not
         found by leave-one-out, whose choice for one step is too small for many: errors of a
-        backward pass add up. Values from 0.03 to 0.3 serve alike; smaller ones are right only for
-        finite state spaces.
+        backward pass add up. The best value is near 0.01 for states that hardly have noise of
+        their own, up to 0.3 for others, and far smaller for finite state spaces;
+        ``tune(..., smooth=True)`` chooses it.
     rank : int, optional
         Nystrom features of this rank for all kernels: a step costs O(n rank^2) at most.
     rng : int, Generator or None
@@ -138,10 +139,10 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : points (T, ...), or a list of sequences
+        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
             Observations. A row of NaN is a step whose state is known but not what it looked like;
             with some NaN, the pair is used where the coordinates present are all that is asked.
-        Z : points (T, ...), or a list of sequences
+        Z : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
             States. A sequence of length one gives a pair without a transition.
         controls : points (T, ...) or (T - 1, ...), or a list of sequences, optional
             Row t of T rows acted on the way into step t, so the first is not used; row t of T - 1
@@ -149,6 +150,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         kernels = self.kernel_x, self.kernel_z, self.kernel_u
+        X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         named = tuple(k is not None and k.by_name for k in kernels)
         data = join(X, Z, controls, named)  # type: ignore[arg-type]
         X_known, known = split_missing(data.X)
@@ -159,6 +161,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.names_x_ = column_names(X[0] if is_many(X) else X)
         self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
         self.lengths_ = data.lengths
+        self._check_kinds()
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             self._learn(data, known)
         return self
@@ -197,7 +200,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         L = states.features(self.Z_)
         self.dynamics_ = Dynamics(
             L, inverse_ridge(L, self.prior_ridge_),
-            inverse_ridge(L[data.source], self.transition_ridge_),
+            inverse_ridge(take(L, data.source), self.transition_ridge_),
             data.source, data.target, self.transition == "shift", controlled,
         )  # fmt: skip
         self.controls_ = data.controls

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, namespace, to_numpy
+from kernelbayes.arrays import Array, Points, namespace
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.filters.pictures import draw_series, draw_track
+from kernelbayes.filters.pictures import draw_parts, draw_track
+from kernelbayes.filters.tables import columns, is_categorical, split
 from kernelbayes.kernels import Kernel
 
 # Weights that sum to less than this share of their sizes nearly cancel: to divide them by their sum
@@ -119,7 +120,7 @@ class Beliefs(Batch):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            For a track or one coordinate; more coordinates make axes of their own.
+            For a track, one coordinate or categories; more coordinates make axes of their own.
         level : float
             Of the intervals.
         label : str, optional
@@ -127,40 +128,43 @@ class Beliefs(Batch):
         truth : points (T, d), optional
             Drawn beside the beliefs.
         kind : {"series", "track"}, optional
-            Coordinates against time with bands, or the path of a 2-d state in the plane with
-            ellipses of one standard deviation; by default a track for two coordinates.
+            Coordinates against time with bands (for categories, their probabilities as shades), or
+            the path of a 2-d state in the plane with ellipses of one standard deviation; by
+            default a track for two coordinates.
 
         Returns
         -------
         matplotlib Axes, or an array of them
         """
-        two = len(self.points.shape) == 2 and self.points.shape[1] == 2
+        shape: tuple[int, ...] = getattr(self.points, "shape", ())
+        two = len(shape) == 2 and shape[1] == 2 and not is_categorical(self)
         kind = kind or ("track" if two else "series")
         if kind == "track":
             if not two:
                 raise ValueError("a track needs a state with two coordinates; use kind='series'")
             return draw_track(self, truth, ax, label)
-        if ax is not None and self.points.shape[1:] not in ((), (1,)):
-            raise ValueError("series of several coordinates make axes of their own; leave ax out")
         if kind != "series":
             raise ValueError(f"kind must be 'series' or 'track', got {kind!r}")
-        return draw_series(self, truth, level, ax)
+        return draw_parts(self, truth, level, ax)
 
     def to_frame(self, level: float = 0.9) -> Any:
-        """Pandas frame with one row per step: mean, interval and diagnostics."""
+        """Pandas frame with one row per step.
+
+        For each coordinate the mean and the ends of its interval, ``z0, z0_low, z0_high``; for
+        states that are categories the most probable one and the probability of each, ``z0,
+        z0_hall, z0_attic``; then the diagnostics of the step. Columns have the names of the frame
+        or mapping that the states came from, if there was one.
+        """
         try:
             import pandas as pd
         except ImportError as error:
             raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
-        mean, ends = to_numpy(self.mean()), to_numpy(self.interval(level))
-        names = self.names or tuple(f"z{j}" for j in range(mean.shape[1]))
-        columns: dict[str, Any] = {}
-        for j, name in enumerate(names):
-            columns[name] = mean[:, j]
-            columns[f"{name}_low"], columns[f"{name}_high"] = ends[:, j, 0], ends[:, j, 1]
+        found: dict[str, Any] = {}
+        for part in split(self):
+            found |= columns(part, level)
         if self.info is not None:
-            columns |= {f.name: getattr(self.info, f.name) for f in fields(StepInfo)}
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(self), name="t"))
+            found |= {f.name: getattr(self.info, f.name) for f in fields(StepInfo)}
+        return pd.DataFrame(found, index=pd.RangeIndex(len(self), name="t"))
 
     @classmethod
     def of(

@@ -88,12 +88,12 @@ class Dynamics:
     @cached_property
     def before(self) -> Array:
         """Features (m, r) of the states that transitions start from."""
-        return self.features[self.source]
+        return take(self.features, self.source)
 
     @cached_property
     def after(self) -> Array:
         """Features (m, r) of the states that transitions lead to."""
-        return self.features[self.target] if self.moved is None else self.moved
+        return take(self.features, self.target) if self.moved is None else self.moved
 
     @property
     def n(self) -> int:
@@ -103,7 +103,7 @@ class Dynamics:
     def transition_weights(self, w: Array, control: Points | None = None) -> Array:
         """Weights a (m,) or (m, k) over transitions for beliefs w (n,) or (n, k)."""
         if self.shift:
-            return w[self.source, ...]
+            return take(w, self.source)
         if self.controlled is not None:
             return self.controlled.transition_weights(w, control)
         return self.before @ (self.transport @ (self.features.T @ w))

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelbayes.arrays import Points, as_floats, count, take, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.sequences import as_points, into_steps, is_many
+from kernelbayes.filters.sequences import as_points, into_steps, is_many, unstacked
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.loo import on_vectors
 
@@ -37,8 +37,9 @@ class Part:
 
 def cut(X: Any, Z: Any, controls: Any, parts: int, model: Any) -> list[list[Part]]:
     """Sequences in parts of about equal length; if they are too few, they are cut into pieces."""
-    many = is_many(X)
     kernels = [getattr(model, f"kernel_{v}", None) for v in "xzu"]
+    X, Z = unstacked(X, kernels[0]), unstacked(Z, kernels[1])
+    many = is_many(X)
     named = [k is not None and k.by_name for k in kernels]
     xs, zs = (
         [as_points(s, name) for s in (A if many else [A])]
@@ -111,6 +112,20 @@ def filtered_losses(model: Any, sequences: list[Part], judge: Judge) -> Any:
     found = [judge(b, s.Z) for b, s in zip(beliefs, sequences, strict=True)]
     losses = np.concatenate([np.asarray(f, dtype=float) for f in found])
     return np.where(np.isfinite(losses), losses, np.inf)
+
+
+def smoothed_losses(
+    model: Any, sequences: list[Part], judge: Judge, ridges: tuple[float, ...]
+) -> Any:
+    """Return the sum of the losses of smoothed sequences for each ridge of the backward step."""
+    controls = None if sequences[0].controls is None else [s.controls for s in sequences]
+    runs = model._run([s.X for s in sequences], controls, None, False)
+    totals = []
+    for ridge in ridges:
+        found = model.set_params(back_ridge=ridge)._smoothed(runs)
+        losses = [np.sum(judge(b, s.Z)) for b, s in zip(found, sequences, strict=True)]
+        totals.append(float(np.sum(losses)))
+    return np.where(np.isfinite(totals), totals, np.inf)
 
 
 def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:

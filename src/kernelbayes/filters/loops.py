@@ -36,7 +36,7 @@ from kernelbayes.filters.runs import (
     point_at,
     stack_rows,
 )
-from kernelbayes.filters.sequences import as_points, in_order, into_steps, is_many
+from kernelbayes.filters.sequences import as_points, in_order, into_steps, is_many, unstacked
 from kernelbayes.kernels import Kernel
 from kernelbayes.select import progress_bar
 
@@ -159,7 +159,7 @@ class Looping(ABC):
 
         Parameters
         ----------
-        X : points (T, ...), or a list of sequences
+        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
             Rows of NaN (or None) are missing observations; rows with some NaN are conditioned on
             what is there.
         controls : points (T, ...) or (T - 1, ...), or a list, optional
@@ -171,8 +171,10 @@ class Looping(ABC):
 
         Returns
         -------
-        Beliefs, or a list of Beliefs for a list of sequences
+        Beliefs, or a list of Beliefs for many sequences
         """
+        check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
         runs = self._run(X, controls, gaps, progress)
         results = [run.keep(self._beliefs(run.weights, run.infos)) for run in runs]
         return results if is_many(X) else results[0]
@@ -192,8 +194,15 @@ class Looping(ABC):
         """
         if lag is not None and lag < 0:
             raise ValueError(f"lag must not be negative, got {lag}")
+        check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
+        results = self._smoothed(self._run(X, controls, gaps, progress), lag)
+        return results if is_many(X) else results[0]
+
+    def _smoothed(self, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
+        """Smoothed beliefs of sequences that have been filtered."""
         results = []
-        for run in self._run(X, controls, gaps, progress):
+        for run in runs:
             last = len(run.weights) - 1
             smooth = list(run.weights)
             for t in range(last - 1, -1, -1):
@@ -203,7 +212,7 @@ class Looping(ABC):
                     end = min(last, t + lag)
                     smooth[t] = self._backwards(run, run.weights[end], end, t)
             results.append(run.keep(self._beliefs(smooth, run.infos)))
-        return results if is_many(X) else results[0]
+        return results
 
     def _backwards(self, run: Run, later: Array, end: int, begin: int) -> Array:
         """Smoothed belief at ``begin`` from the one at ``end``."""
@@ -216,7 +225,7 @@ class Looping(ABC):
 
         Parameters
         ----------
-        X : points (T, ...), or a list of sequences
+        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
         horizon : int
         controls : points (T + horizon, ...), or a list, optional
             Of the past and of the future (or one row less, as in :meth:`fit`).
@@ -230,6 +239,7 @@ class Looping(ABC):
         if int(horizon) != horizon or horizon < 1:
             raise ValueError(f"horizon must be at least 1, got {horizon}")
         check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
         many = is_many(X)
         if many and controls is not None and len(controls) != len(X):
             raise ValueError(f"{len(X)} sequences but controls for {len(controls)}")
@@ -265,7 +275,6 @@ class Looping(ABC):
     # --- the work ---------------------------------------------------------------------------------
 
     def _run(self, X: Any, controls: Any, gaps: Any, progress: bool | None) -> list[Run]:
-        check_is_fitted(self, "dynamics_")
         runs = self._runs(X, controls, gaps)
         longest = max(len(run.steps) for run in runs)
         start = self.start()

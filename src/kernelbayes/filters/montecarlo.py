@@ -54,7 +54,7 @@ from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normali
 from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
-from kernelbayes.filters.sequences import as_points, is_many
+from kernelbayes.filters.sequences import as_points, is_many, unstacked
 from kernelbayes.filters.updating import Updating
 from kernelbayes.herding import rows_of
 from kernelbayes.kernels import Kernel, Parts
@@ -161,6 +161,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
         if self.method not in ("importance", "original"):
             raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
+        X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         self.names_x_, self.names_z_ = (column_names(A[0] if is_many(A) else A) for A in (X, Z))
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
         X, known = split_missing(as_points(X, self.kernel_x is not None and self.kernel_x.by_name))
@@ -171,6 +172,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
             )
+        self._check_kinds()
         rng = as_generator(self.rng)
         self.seed_ = int(rng.integers(2**31))
         self.timed_ = "t" in inspect.signature(self.transition).parameters

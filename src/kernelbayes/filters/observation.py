@@ -17,7 +17,16 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Points, count, namespace, row_blocks, take, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Points,
+    count,
+    namespace,
+    row_blocks,
+    solve_triangular,
+    take,
+    to_numpy,
+)
 from kernelbayes.conditional import nearest_similarity
 from kernelbayes.features import Fourier, Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial, Warped
@@ -96,15 +105,32 @@ class Observations:
 
     def evaluate(self, points: Points) -> tuple[Array, Array]:
         """Return what the update needs of k observations: columns (r or n, k), supports (k,)."""
+        if isinstance(self.kernel, Landmarks):  # one kernel matrix serves both answers
+            K = self.kernel.kernel(points, self.kernel.landmarks).T
+            return solve_triangular(self.kernel.factor, K), self._support(K, points)
         if isinstance(self.gram, Factored):
             K = self.kernel.features(points).T
             return K, nearest_similarity(self.kernel, points, self.X)
         K = self.kernel(self.X, points)
+        return K, self._support(K, points)
+
+    @cached_property
+    def _norms(self) -> Array:
+        """Norms in the RKHS of the training observations, or of the landmarks, as a column."""
+        if isinstance(self.kernel, Landmarks):
+            values = self.kernel.kernel.diag(self.kernel.landmarks)
+        else:
+            values = self.kernel.diag(self.X)
+        return namespace(values).sqrt(values)[:, None]
+
+    def _support(self, K: Array, points: Points) -> Array:
+        """Similarity (k,) of points to the nearest training observation or landmark; K (n, k)."""
         xp = namespace(K)
-        scale = xp.sqrt(self.kernel.diag(self.X))[:, None] * xp.sqrt(self.kernel.diag(points))
+        base = self.kernel.kernel if isinstance(self.kernel, Landmarks) else self.kernel
+        scale = self._norms * xp.sqrt(base.diag(points))
         positive = scale > 0
         ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-        return K, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
+        return xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
 
     @cached_property
     def usual_support(self) -> float:

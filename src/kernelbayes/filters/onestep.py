@@ -7,11 +7,13 @@ so one eigendecomposition per state scores all ridges.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import eigh, like, take, to_numpy
+from kernelbayes.arrays import eigh, like, namespace, take, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.loo import exact_features, ridge_grid, score_targets
 
@@ -35,7 +37,19 @@ def update_ridge(model: KernelBayesFilter) -> float:
     if len(own) == 0:
         raise ValueError("no transition leads to a whole observation; give ridge as a number")
     H = score_targets(model.kernel_z_, model.Z_)
-    return _best(model.observations_.kernel, model.X_, H, gammas, own, model.method)
+    kernel = model.observations_.kernel
+    X = model.X_ if kernel.finite else _double(model.X_)
+    return _best(kernel, X, H, gammas, own, model.method)
+
+
+def _double(X: Any) -> Any:
+    """Points in double precision: in single, a Gram matrix need not be positive semi-definite."""
+    if isinstance(X, Mapping):
+        return {name: _double(part) for name, part in X.items()}
+    if not is_array_api_obj(X):
+        return X
+    xp = namespace(X)
+    return xp.astype(X, xp.float64) if X.dtype == xp.float32 else X
 
 
 def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:

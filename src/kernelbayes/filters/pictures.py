@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.arrays import as_array, as_vectors, to_numpy
 from kernelbayes.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.filters.tables import is_categorical, names_of, probabilities, split
 
 # Ellipses drawn along a track, at equal distances in time.
 ELLIPSES = 25
+# Categories beyond which their rows are not named.
+MOST_LABELS = 30
 
 
-def draw_series(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
-    """State over time, one panel per coordinate: mean, interval and, if known, the truth."""
-    mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
-    d = mean.shape[1]
-    names = beliefs.names or tuple(f"z{j}" for j in range(d))
+def draw_parts(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
+    """State over time, one panel per coordinate or categorical part."""
+    parts = split(beliefs)
+    known = [None] * len(parts) if truth is None else _truths(beliefs, truth)
+    panels = [1 if is_categorical(part) else _coordinates(part) for part in parts]
+    total = sum(panels)
+    if ax is not None and total > 1:
+        raise ValueError("series of several coordinates make axes of their own; leave ax out")
+    axes = np.array([ax])
     if ax is None:
-        axes = subplots(d, 1, height=1.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
-    else:
-        axes = np.array([ax])
+        axes = subplots(total, 1, height=1.0 + 2.0 * total, squeeze=False, sharex=True)[:, 0]
+    ends = np.cumsum(panels)
+    for part, right, size, end in zip(parts, known, panels, ends, strict=True):
+        if is_categorical(part):
+            draw_categories(part, right, axes[end - 1])
+        else:
+            draw_series(part, right, level, axes[end - size : end])
+    axes[-1].set_xlabel("time")
+    return axes[0] if total == 1 else axes
+
+
+def _coordinates(beliefs: Any) -> int:
+    return int(np.prod(beliefs.points.shape[1:], dtype=int))
+
+
+def _truths(beliefs: Any, truth: Any) -> list[Any]:
+    """Truth of each part, brought into the form of the states that it is drawn beside."""
+    if not isinstance(beliefs.points, Mapping):
+        return [truth]
+    points = beliefs.kernel.points(truth, "truth")
+    return [part.points for part in split(replace(beliefs, points=points))]
+
+
+def draw_series(beliefs: Any, truth: Any, level: float, axes: Any) -> None:
+    """Mean, interval and, if known, the truth of each coordinate, one axes for each."""
+    mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
+    names = names_of(beliefs, mean.shape[1])
     t = np.arange(len(mean))
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
     if known is not None and known.shape != mean.shape:
@@ -35,8 +68,25 @@ def draw_series(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
         ax.set_ylabel(names[j])
         bare(ax)
     axes[0].legend(frameon=False, ncols=3)
-    axes[-1].set_xlabel("time")
-    return axes[0] if d == 1 else axes
+
+
+def draw_categories(beliefs: Any, truth: Any, ax: Any) -> None:
+    """Probabilities of categories over time as shades, one row each, and the truth as dots."""
+    labels, P = probabilities(beliefs)
+    t, k = np.arange(len(P)), len(labels)
+    ax.imshow(P.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    if k <= MOST_LABELS:
+        ax.set_yticks(range(k), [str(label) for label in labels])
+    if truth is not None:
+        row = {label: j for j, label in enumerate(labels)}
+        known = np.asarray(to_numpy(as_array(truth, "truth"))).reshape(len(truth), -1).tolist()
+        if len(known) != len(P):
+            raise ValueError(f"truth must have {len(P)} rows, got {len(known)}")
+        rows = [row.get(v[0] if len(v) == 1 else tuple(v), np.nan) for v in known]  # some unseen
+        ax.scatter(t, rows, color=SECOND, s=12, zorder=3, label="truth")
+        ax.legend(frameon=False)
+    ax.set_ylabel(beliefs.names[0] if beliefs.names else "z0")
+    bare(ax)
 
 
 def draw_track(beliefs: Any, truth: Any, ax: Any, label: str | None) -> Any:
@@ -53,7 +103,7 @@ def draw_track(beliefs: Any, truth: Any, ax: Any, label: str | None) -> Any:
     if truth is not None:
         ax.plot(*to_numpy(as_vectors(truth, "truth")).T, color=SECOND, lw=1.0, label="truth")
     ax.scatter(*mean[0], color=NEUTRAL, s=25, zorder=3, label="start")
-    names = beliefs.names or ("z0", "z1")
+    names = names_of(beliefs, 2)
     ax.set(xlabel=names[0], ylabel=names[1], aspect="equal")
     ax.legend(frameon=False)
     bare(ax)

@@ -17,12 +17,21 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import count
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.holdout import Judge, Part, filtered_losses, learn, stretches
+from kernelbayes.filters.holdout import (
+    Judge,
+    Part,
+    filtered_losses,
+    learn,
+    smoothed_losses,
+    stretches,
+)
 from kernelbayes.kernels import Kernel, Warped
 from kernelbayes.select import Table, rescaled
 
 # A candidate is given up when it is worse than the leader by so many standard errors.
 GIVE_UP = 2.0
+# Ridges of the backward step of smoothing to choose from.
+BACK_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
 class Setting(NamedTuple):
@@ -180,6 +189,15 @@ class Races:
             learn(model, [s for j, group in enumerate(self.groups) if j != i for s in group])
             for sequences in found:
                 yield filtered_losses(model, sequences, self.judge)
+
+    def back_ridge(self, chosen: dict[str, Any]) -> float:
+        """Ridge of the backward step whose smoothed left-out parts have the least loss."""
+        totals = np.zeros(len(BACK_RIDGES))
+        for i, _ in self.left_out:
+            model = self.blank(chosen)
+            learn(model, [s for j, group in enumerate(self.groups) if j != i for s in group])
+            totals += smoothed_losses(model, self.groups[i], self.judge, BACK_RIDGES)
+        return BACK_RIDGES[int(np.argmin(totals))]
 
     def blank(self, chosen: dict[str, Any]) -> Any:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""

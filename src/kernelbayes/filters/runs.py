@@ -74,7 +74,7 @@ def as_row(x: Any) -> Points:
     if isinstance(x, str):
         return [x]
     array = as_array(x)
-    return array[None] if is_array_api_obj(array) else [x]
+    return array[None, ...] if is_array_api_obj(array) else [x]
 
 
 def point_at(X: Points, t: int) -> Any:
@@ -83,7 +83,7 @@ def point_at(X: Points, t: int) -> Any:
         return None
     if isinstance(X, Mapping):
         return {key: point_at(part, t) for key, part in X.items()}
-    return X[t]
+    return X[t, ...] if is_array_api_obj(X) else X[t]
 
 
 def stack_rows(rows: list[Any]) -> Points:

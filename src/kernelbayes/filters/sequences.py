@@ -17,7 +17,12 @@ from kernelbayes.arrays import (
     count,
     frame_columns,
     is_frame,
+    take,
 )
+from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.kernels.algebra import Product, Scaled, Sum
+from kernelbayes.kernels.stationary import Periodic
+from kernelbayes.loo import on_vectors
 
 Index = np.ndarray[Any, Any]
 
@@ -59,14 +64,37 @@ def _is_sequence(part: Any) -> bool:
     return is_array_api_obj(part) and getattr(part, "ndim", 0) >= 1
 
 
+def unstacked(X: Any, kernel: Kernel | None) -> Any:
+    """List of sequences for an array (S, T, d) under a kernel on vectors; anything else as it is.
+
+    Under a kernel on matrices or images three axes are one sequence of those.
+    """
+    array = is_array_api_obj(X) and X.ndim == 3
+    numbers = array and not (isinstance(X, np.ndarray) and X.dtype.kind not in "fiub")
+    if not numbers or not _takes_vectors(kernel):
+        return X
+    return [X[i, ...] for i in range(X.shape[0])]
+
+
+def _takes_vectors(kernel: Kernel | None) -> bool:
+    if isinstance(kernel, Sum | Product):
+        return _takes_vectors(kernel.left) and _takes_vectors(kernel.right)
+    if isinstance(kernel, Scaled):
+        return _takes_vectors(kernel.kernel)
+    if kernel is None or isinstance(kernel, Periodic):
+        return True
+    return not kernel.by_name if isinstance(kernel, Parts) else on_vectors(kernel)
+
+
 def in_order(X: Any, names: tuple[str, ...] | None) -> Any:
     """Frame with its columns in the order of training; anything else as it is."""
     if names is None or not is_frame(X) or not hasattr(X, "columns"):
         return X
-    missing = [name for name in names if name not in map(str, X.columns)]
+    columns = {str(column): column for column in X.columns}
+    missing = [name for name in names if name not in columns]
     if missing:
         raise ValueError(f"X has no column {missing[0]!r}; the filter was fitted on {names}")
-    return X[list(names)]
+    return X[[columns[name] for name in names]]
 
 
 def as_points(X: Any, named: bool = False) -> Points:
@@ -97,7 +125,10 @@ def join(X: Any, Z: Any, controls: Any, named: tuple[bool, bool, bool]) -> Train
     """Join one sequence or lists of them; ``named`` says which keep their column names."""
     many = is_many(X) and is_many(Z)
     if is_many(X) != is_many(Z):
-        raise ValueError("X and Z must both be one sequence, or both be lists of sequences")
+        raise ValueError(
+            "X and Z must both be one sequence (T, d), or both be many: lists of sequences, or "
+            "arrays (S, T, d) of S sequences"
+        )
     parts_x = [as_points(part, named[0]) for part in (X if many else [X])]
     parts_z = [as_points(part, named[1]) for part in (Z if many else [Z])]
     if len(parts_x) != len(parts_z):
@@ -112,10 +143,13 @@ def join(X: Any, Z: Any, controls: Any, named: tuple[bool, bool, bool]) -> Train
         raise ValueError("no transitions: at least one sequence must have two steps or more")
     U = None
     if controls is not None:
-        parts_u = [as_points(part, named[2]) for part in (controls if many else [controls])]
+        parts_u = list(controls) if many else [controls]
         if len(parts_u) != len(lengths):
             raise ValueError(f"{len(parts_u)} sequences of controls but {len(lengths)} of X")
-        each = [into_steps(u, length) for u, length in zip(parts_u, lengths, strict=True)]
+        each = [  # a sequence of length one has no transition and needs no controls
+            None if length == 1 and u is None else into_steps(as_points(u, named[2]), length)
+            for u, length in zip(parts_u, lengths, strict=True)
+        ]
         U = reduce(concatenate, [u for u in each if u is not None])
     X, Z = reduce(concatenate, parts_x), reduce(concatenate, parts_z)
     return Training(X, Z, U, target - 1, target, lengths)
@@ -136,6 +170,4 @@ def into_steps(controls: Points, length: int) -> Points | None:
     skip = rows - (length - 1)
     if length == 1:
         return None
-    if isinstance(controls, Mapping):
-        return {key: part[skip:] for key, part in controls.items()}
-    return controls[skip:]
+    return take(controls, slice(skip, rows))

@@ -19,6 +19,10 @@ that is clearly worse than the leader so far is given up.
 5. The candidates that are within a standard error of the best are averaged: which of them is best
    is chance, and their middle is steadier.
 
+All of this is about filtering. With ``smooth=True`` the ridge of the backward step follows, by
+smoothing the left-out parts with what was chosen: a state that hardly has noise of its own wants a
+smaller one than a noisy state (0.01 against 0.3 in the models tried).
+
 Losses: ``"error"`` (squared error of the mean; for states that are no vectors, the squared RKHS
 distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the
 median distance of the truth), ``"coverage"`` (distance of the coverage of 90 % intervals from
@@ -80,19 +84,24 @@ def _(
     loss: Loss = "error",
     parts: int = 2,
     budget: float = 40,
+    smooth: bool = False,
     rng: Rng = None,
     progress: bool | None = None,
 ) -> Any:
     """Bandwidths and ridges of a filter, by filtering left-out parts of the training sequences.
 
     ``budget`` counts passes over the left-out parts; a candidate given up early costs its share.
+    With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the left-out
+    parts, at the cost of a few passes more.
     """
     if not budget >= 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
     search = _Search(model, cut(X, Z, controls, parts, model), loss, budget)
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
-        best = search.run()
-    tuned = clone(model).set_params(**search.parameters(best))
+        chosen = search.parameters(search.run())
+    if smooth:
+        chosen["back_ridge"] = search.back_ridge(chosen)
+    tuned = clone(model).set_params(**chosen)
     if rng is not None and tuned.rng is None:
         tuned.set_params(rng=rng)
     tuned.fit(X, Z, controls)

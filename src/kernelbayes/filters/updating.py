@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from kernelbayes.arrays import Array, Points, namespace
+from typing import Any
+
+from kernelbayes.arrays import Array, Points, namespace, take
+from kernelbayes.calibration import Calibration
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, StepInfo, cut_off, normalised
+from kernelbayes.filters.calibrated import calibration_of
 from kernelbayes.filters.dynamics import Dynamics
 from kernelbayes.filters.loops import Looping
 from kernelbayes.filters.runs import Step
@@ -14,11 +18,44 @@ from kernelbayes.kernels import Kernel
 class Updating(Looping):
     """Bayes' rule on a prediction, with the prediction to fall back on."""
 
+    X_: Points
     Z_: Points
     kernel_z_: Kernel
     names_z_: tuple[str, ...] | None
     dynamics_: Dynamics
     back_ridge: float
+
+    def calibrate(
+        self, X: Any, Z: Any, controls: Any = None, *, parts: int = 5, smooth: bool = False
+    ) -> Calibration:
+        """Learn from the training sequences by how much intervals hold too much or too little.
+
+        The sequences are cut into parts as in tuning; each is filtered by a filter with the same
+        kernels and ridges that has learned from the others.
+
+        Parameters
+        ----------
+        X, Z, controls
+            What the filter was fitted on.
+        parts : int
+            At least 2; more cost more, and are closer to the filter that learned from everything.
+        smooth : bool
+            For beliefs of :meth:`smooth` instead of those of :meth:`filter`.
+
+        Returns
+        -------
+        Calibration
+            ``calibration.interval(beliefs, 0.9)`` has the shape of ``beliefs.interval(0.9)``. It
+            holds what it says on average over time, not at every step. States must be vectors.
+        """
+        return calibration_of(self, X, Z, controls, parts, smooth)
+
+    def _check_kinds(self) -> None:
+        """Raise unless observations and states are arrays of one library."""
+        namespace(
+            self.kernel_x_.diag(take(self.X_, slice(0, 1))),
+            self.kernel_z_.diag(take(self.Z_, slice(0, 1))),
+        )
 
     def _prior_weights(self, V: Array) -> Array:
         """Weights (n, k) of predictions (n, k) on the training sample."""

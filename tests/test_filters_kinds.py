@@ -1,0 +1,193 @@
+"""What filters take: NumPy in double and single, other arrays, lists, frames, stacked sequences."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+
+RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "rng": 0}
+
+
+def circling(rng, length):
+    angle = rng.uniform(0, 6) + np.cumsum(0.3 + 0.1 * rng.normal(size=length))
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    return z, z + 0.2 * rng.normal(size=z.shape)
+
+
+RNG = np.random.default_rng(0)
+Z, X = circling(RNG, 60)
+_, NEW = circling(RNG, 12)
+U = RNG.normal(size=(60, 1))
+HOLES = NEW.copy()
+HOLES[3], HOLES[5, 1] = np.nan, np.nan
+
+
+def converter(kind):
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        return lambda x: torch.from_numpy(np.array(x))
+    return {"strict": array_api_strict.asarray, "list": lambda x: x.tolist()}[kind]
+
+
+def numbers(x):
+    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
+
+
+def walk(z, rng, control=None):
+    return z  # the sample stays where it is
+
+
+# --- arrays of other libraries -------------------------------------------------------------------
+
+KINDS = ["strict", pytest.param("torch", marks=pytest.mark.torch)]
+OPTIONS = {
+    "automatic": {},
+    "given": RIDGES,
+    "rank": {"rank": 25, **RIDGES},
+    "original": {"method": "original", **RIDGES, "ridge": 1e-4},
+    "shift": {"transition": "shift", **RIDGES},
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "list"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_arrays_in_arrays_out(kind, options):
+    to = converter(kind)
+    expected = kb.KernelBayesFilter(**{"rng": 0, **options}).fit(X, Z)
+    model = kb.KernelBayesFilter(**{"rng": 0, **options}).fit(to(X), to(Z))
+    for ask in (
+        lambda m, to: m.filter(to(HOLES)).mean(),
+        lambda m, to: m.smooth(to(NEW)).mean(),
+        lambda m, to: m.forecast(to(NEW), 2).observations.mean(),
+        lambda m, to: m.filter(to(NEW[:4])).interval(0.9),
+    ):
+        found = ask(model, to)
+        assert kind == "list" or type(found) is type(to(X))
+        np.testing.assert_allclose(numbers(found), ask(expected, np.asarray), atol=1e-6)
+    state, _ = model.step(model.start(), to(NEW)[0] if kind == "list" else to(NEW)[0, ...])
+    state, _ = model.step(state, None)
+    np.testing.assert_allclose(
+        numbers(state.belief.mean()),
+        expected.filter(np.vstack([NEW[:1], [[np.nan, np.nan]]])).mean()[1],
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "list"])
+def test_controls_of_other_kinds(kind):
+    to = converter(kind)
+    expected = kb.KernelBayesFilter(**RIDGES).fit(X, Z, U).filter(NEW, U[:12]).mean()
+    found = kb.KernelBayesFilter(**RIDGES).fit(to(X), to(Z), to(U)).filter(to(NEW), to(U[:12]))
+    np.testing.assert_allclose(numbers(found.mean()), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_are_not_mixed(kind):
+    to = converter(kind)
+    for x, z in ((to(X), Z), (X, to(Z))):
+        with pytest.raises(TypeError, match="one kind"):
+            kb.KernelBayesFilter(**RIDGES).fit(x, z)
+        with pytest.raises(TypeError, match="one kind"):
+            kb.KernelMonteCarloFilter(walk, Z).fit(x, z)
+    with pytest.raises(TypeError, match="one kind"):
+        kb.KernelBayesFilter(**RIDGES).fit(X, Z).filter(to(NEW))
+    with pytest.raises(TypeError, match="one kind"):
+        kb.KernelBayesFilter(**RIDGES).fit(to(X), to(Z)).filter(NEW)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_single_precision_is_close_to_double(options):
+    single = [a.astype(np.float32) for a in (X, Z, HOLES)]
+    # Ridges that single precision would lose are not asked for.
+    model = kb.KernelBayesFilter(**{"rng": 0, **options}).fit(*single[:2])
+    found = model.filter(single[2]).mean()
+    expected = kb.KernelBayesFilter(**{"rng": 0, **options}).fit(X, Z).filter(HOLES).mean()
+    assert found.dtype == np.float32
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03
+
+
+# --- frames --------------------------------------------------------------------------------------
+
+
+def test_frames_of_pandas_are_arrays():
+    pd = pytest.importorskip("pandas")
+    expected = kb.KernelBayesFilter(**RIDGES).fit(X, Z, U)
+    model = kb.KernelBayesFilter(**RIDGES).fit(pd.DataFrame(X), pd.DataFrame(Z), pd.Series(U[:, 0]))
+    # Columns of numbers as names, in another order, with dates as an index and holes.
+    new = pd.DataFrame(HOLES, index=pd.date_range("2020", periods=12))[[1, 0]]
+    found = model.filter(new, pd.DataFrame(U[:12]))
+    np.testing.assert_allclose(found.mean(), expected.filter(HOLES, U[:12]).mean())
+    assert found.names == ("0", "1")
+    ahead = model.forecast(new, 2, pd.DataFrame(U[:14]))
+    np.testing.assert_allclose(ahead.mean(), expected.forecast(HOLES, 2, U[:14]).mean())
+    state, _ = model.step(model.start(), pd.DataFrame(NEW).iloc[0])
+    np.testing.assert_allclose(state.belief.weights, expected.filter(NEW[:1]).weights[0])
+    with pytest.raises(ValueError, match="no column '1'"):
+        model.filter(new[[0]])
+
+
+def test_lists_of_frames():
+    pd = pytest.importorskip("pandas")
+    cut = lambda A: [pd.DataFrame(A[:40]), pd.DataFrame(A[40:])]  # noqa: E731
+    model = kb.KernelBayesFilter(**RIDGES).fit(cut(X), cut(Z))
+    expected = kb.KernelBayesFilter(**RIDGES).fit([X[:40], X[40:]], [Z[:40], Z[40:]])
+    for found, exact in zip(model.filter(cut(X)), expected.filter([X[:40], X[40:]]), strict=True):
+        np.testing.assert_allclose(found.mean(), exact.mean())
+
+
+def test_frames_of_polars():
+    pl = pytest.importorskip("polars")
+    frame = lambda A: pl.DataFrame({"a": A[:, 0], "b": A[:, 1]})  # noqa: E731
+    found = kb.KernelBayesFilter(**RIDGES).fit(frame(X), frame(Z)).filter(frame(NEW)[["b", "a"]])
+    np.testing.assert_allclose(
+        found.mean(), kb.KernelBayesFilter(**RIDGES).fit(X, Z).filter(NEW).mean()
+    )
+
+
+# --- stacked sequences ---------------------------------------------------------------------------
+
+
+def stack(A):
+    return A.reshape(4, 15, -1)
+
+
+@pytest.mark.parametrize("kernel", [None, kb.Gaussian(1.0), kb.Parts({0: kb.Gaussian(1.0)})])
+def test_an_array_with_three_axes_is_sequences(kernel):
+    x, z, u = stack(X), stack(Z), stack(U)
+    model, expected = (
+        kb.KernelBayesFilter(kernel, **RIDGES).fit(a, b, c)
+        for a, b, c in ((x, z, u), (list(x), list(z), list(u)))
+    )
+    assert model.lengths_ == (15,) * 4
+    new, acting, gaps = x[:2, :6], u[:2, :6], np.full((2, 6), 2)
+    for method in ("filter", "smooth"):
+        found = getattr(model, method)(new, acting, gaps)
+        exact = getattr(expected, method)(list(new), list(acting), list(gaps))
+        for a, b in zip(found, exact, strict=True):
+            np.testing.assert_array_equal(a.weights, b.weights)
+    ahead = model.forecast(new, 1, u[:2, :7])
+    for a, b in zip(ahead, expected.forecast(list(new), 1, list(u[:2, :7])), strict=True):
+        np.testing.assert_array_equal(a.weights, b.weights)
+
+
+def test_stacked_sequences_elsewhere():
+    carlo = kb.KernelMonteCarloFilter(walk, Z, particles=20, picks=10, rng=0, ridge=1e-2)
+    assert len(carlo.fit(stack(X), stack(Z)).filter(stack(X)[:2, :3])) == 2
+    tuned = kb.tune(kb.KernelBayesFilter(rank=20, **RIDGES), stack(X), stack(Z), rng=0, budget=1)
+    assert tuned.lengths_ == (15,) * 4
+
+
+def test_three_axes_are_one_sequence_for_kernels_on_matrices():
+    rotations = np.broadcast_to(np.eye(3), (60, 3, 3))
+    model = kb.KernelBayesFilter(kernel_z=kb.Rotation(1.0), **RIDGES).fit(X, rotations)
+    assert model.lengths_ == (60,)
+
+
+def test_only_one_of_them_stacked_is_named():
+    with pytest.raises(ValueError, match=r"arrays \(S, T, d\)"):
+        kb.KernelBayesFilter().fit(stack(X), Z)
+    with pytest.raises(ValueError, match=r"arrays \(S, T, d\)"):
+        kb.KernelBayesFilter().fit(X, stack(Z))
+    with pytest.raises(ValueError, match="4 sequences of X but 2 of Z"):
+        kb.KernelBayesFilter().fit(stack(X), stack(Z)[:2])
