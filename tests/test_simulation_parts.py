@@ -20,7 +20,7 @@ from kernelbayes.simulation.kde import (
     squared_distances,
 )
 from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.regression import FOLDS, Basis, again, refit, regress
+from kernelbayes.simulation.regression import FOLDS, Basis, again, refit, regress, reweighted
 from kernelbayes.simulation.scores import STRAY, Judge
 from kernelbayes.simulation.transform import Columns, Data, Space
 
@@ -81,6 +81,21 @@ def test_a_fit_like_another_keeps_what_that_chose():
     assert np.array_equal(same.coefficients, first.coefficients)
     assert more.basis is first.basis
     assert len(more.left_out) == 300
+
+
+def test_a_reweighted_fit_is_closer_where_there_is_little_noise():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(500, 2))
+    truth = np.column_stack([X[:, 0], X[:, 0] + X[:, 1]])
+    sigma = np.column_stack([np.exp(3 * X[:, 1]), np.full(500, 0.5)])
+    Y = truth + sigma * rng.normal(size=(500, 2))
+    fit = regress(X, Y, rng)
+    found = reweighted(fit, X, Y, sigma**2)
+    quiet = sigma[:, 0] < 0.3
+    before, after = (np.mean((f.left_out - truth)[quiet, 0] ** 2) for f in (fit, found))
+    assert after < 0.5 * before
+    # Equal variances change nothing but how the ridge is chosen.
+    np.testing.assert_allclose(found(X)[:, 1], fit(X)[:, 1], atol=0.2)
 
 
 def test_gradients_are_those_of_finite_differences():

@@ -27,7 +27,7 @@ from kernelbayes.arrays import row_blocks
 from kernelbayes.decode.density import silverman_factor
 from kernelbayes.simulation.inverse import deviation, log_squares
 from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, log_sum
-from kernelbayes.simulation.regression import Regression, again, regress
+from kernelbayes.simulation.regression import Regression, again, regress, reweighted
 
 Floats = np.ndarray[Any, Any]
 LogDensity = Callable[[Floats], Floats]
@@ -196,10 +196,12 @@ class Forward:
         rows = rows[:, :, columns]
         Y = rows.mean(axis=1)
         mean = regress(P, Y, rng) if like is None else again(like.mean, P, Y)
-        residuals = rows - mean.left_out[:, None]
-        if residuals.shape[1] > ROWS:
-            residuals = residuals[:, rng.permutation(residuals.shape[1])[:ROWS]]
+        residuals = _residuals(rows, mean, rng)
         spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
+        if rows.shape[2] <= LOCAL_COLUMNS:  # where there is little noise, the mean is known better
+            mean = reweighted(mean, P, Y, deviation(spread.logs.left_out) ** 2)
+            residuals = _residuals(rows, mean, rng)
+            spread = Spread.fit(P, residuals, rng, spread)
         at, order = P @ spread.logs.metric, rng.permutation(len(P))
         kind = _choose(residuals, spread, at, order) if like is None else like.kind
         standard, _ = spread.left_out(residuals, kind.spread)
@@ -212,6 +214,13 @@ class Forward:
         standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind.spread)
         densities = self.noise.log_density(standard, P @ self.spread.logs.metric)
         return np.asarray(densities.sum(axis=1) - len(rows) * volumes)
+
+
+def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floats:
+    """Left-out residuals (n, k, p), of some of the rows if they are many."""
+    if rows.shape[1] > ROWS:
+        rows = rows[:, rng.permutation(rows.shape[1])[:ROWS]]
+    return rows - mean.left_out[:, None]
 
 
 def _varying(rows: Floats) -> Floats:

@@ -36,6 +36,8 @@ UPDATES = 2
 CHOICE_PAIRS = 1500
 # Parts of the pairs that are left out in turn.
 FOLDS = 5
+# Variances below this share of their mean count as that much.
+LEAST_VARIANCE = 1e-3
 # Directions whose gradient is smaller than this share of the largest are dropped.
 LEAST_GRADIENT = 1e-3
 
@@ -130,6 +132,23 @@ def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> 
 def again(fit: Regression, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
     """Fit to more pairs of the same kind: basis and ridges as they were chosen."""
     return _solved(fit.basis, fit.basis(X), Y, weights, fit.ridges)
+
+
+def reweighted(fit: Regression, X: Floats, Y: Floats, variances: Floats) -> Regression:
+    """Fit again, with each pair counting by one over its variance (n, q), target by target."""
+    F, columns = fit.basis(X), []
+    for j in range(Y.shape[1]):
+        floor = LEAST_VARIANCE * float(np.mean(variances[:, j]))
+        w = 1.0 / np.maximum(variances[:, j], max(floor, np.finfo(float).tiny))
+        some = slice(CHOICE_PAIRS)
+        ridges = _ridges(F[some], Y[some, j : j + 1], w[some] / w[some].sum())[0]
+        columns.append(_solved(fit.basis, F, Y[:, j : j + 1], w / w.sum(), ridges))
+    return Regression(
+        fit.basis,
+        np.concatenate([c.ridges for c in columns]),
+        np.hstack([c.coefficients for c in columns]),
+        np.hstack([c.left_out for c in columns]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
