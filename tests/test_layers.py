@@ -10,7 +10,7 @@ import kernelbayes
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *("arrays", "canvas", "kernels", "features", "linalg", "herding", "decode"),
-    *("embedding", "gaussian", "discrepancy", "compression", "loo"),
+    *("embedding", "gaussian", "discrepancy", "compression", "loo", "regression"),
     *("conditional", "ratio", "rules", "select", "estimators", "calibration", "tuning"),
     *("filters", "graphs"),
     *("simulation", "compare", "neural", "io", "plotting", "laws", "demo", "cli", "__main__"),

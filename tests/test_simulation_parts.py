@@ -7,6 +7,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import NumericalWarning
+from kernelbayes.regression import (
+    FOLDS,
+    Basis,
+    again,
+    refit,
+    regress,
+    reweighted,
+    squared_distances,
+)
 from kernelbayes.simulation.forward import Forward, Noise, importance_sample, tempered
 from kernelbayes.simulation.inverse import Inverse, Recipe, targets
 from kernelbayes.simulation.kde import (
@@ -17,10 +26,8 @@ from kernelbayes.simulation.kde import (
     covariance_factor,
     local_shares,
     log_sum,
-    squared_distances,
 )
 from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.regression import FOLDS, Basis, again, refit, regress, reweighted
 from kernelbayes.simulation.scores import STRAY, Judge
 from kernelbayes.simulation.transform import Columns, Data, Space
 

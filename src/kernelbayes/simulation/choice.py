@@ -9,7 +9,7 @@ and scored at their true parameters by a proper score (:mod:`kernelbayes.simulat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from kernelbayes.simulation.kde import (
     Smoothing,
 )
 from kernelbayes.simulation.scores import Judge, Score
-from kernelbayes.simulation.variants import RULES, Learner, Variant
+from kernelbayes.simulation.variants import DENSE, RULES, Learner, Variant
 
 Floats = np.ndarray[Any, Any]
 # Shares of the simulations that are near; bandwidths of the rules in median distances.
@@ -33,9 +33,8 @@ BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 LIKELIHOOD_COLUMNS = 30
 # Simulations left out to choose by: so many see so many of the variants, the best so far.
 LOOKS = ((12, None), (40, 20), (150, 5))
-# Learned likelihoods are slow: after the first of these looks they go on only if their log score is
-# typically at most so much below that of the best without one.
-LIKELIHOOD_LOOKS, BEHIND = (8, 40), 0.5
+# Those that learned likelihoods, which are slower, see with the best of the others.
+LIKELIHOOD_LOOK = 40
 
 
 def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
@@ -53,18 +52,23 @@ def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
     ]
     if method == "adjusted":
         return local
+    # Without another prior the importance-weighted rule is the conditional embedding, and quicker.
+    rule = "importance" if method == "auto" else method
+    rules = [
+        Variant(rule, Recipe("data", 1.0, a), bandwidth=b)
+        for b in BANDWIDTHS
+        for a in adjusts
+        if a != "linear"
+    ]
     if method in RULES:
-        return [
-            Variant(method, Recipe("data", 1.0, a), bandwidth=b)
-            for b in BANDWIDTHS
-            for a in adjusts
-            if a != "linear"
-        ]
+        return rules
     columns = learner.X.shape[1] if learner.rows is None else learner.rows.shape[2]
     data = "data" if learner.rows is None else "rows"
     summaries = ("mean", data) if columns <= LIKELIHOOD_COLUMNS else ("mean",)
     likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
-    return likely if method == "likelihood" else local + likely
+    if method == "likelihood":
+        return likely
+    return local + (rules if len(learner.P) <= DENSE else []) + likely
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +136,7 @@ class _Contest:
     held: Floats
     judge: Judge
     rng: np.random.Generator
+    learners: dict[tuple[str, float], Learner] = field(default_factory=dict)
 
     @classmethod
     def of(cls, learner: Learner, kind: Score, rng: np.random.Generator) -> _Contest:
@@ -145,8 +150,15 @@ class _Contest:
 
     def local(self, variant: Variant, rows: Floats, neighbours: int = 0) -> Entry:
         """Scores of a variant without a likelihood, smoothed as suits it best."""
-        drawn = self.train.fitted(variant, self.rng).sample(variant, self.learner.X[rows])
+        drawn = self._fitted(variant).sample(variant, self.learner.X[rows])
         return self._smoothed(variant, drawn, rows, neighbours)
+
+    def _fitted(self, variant: Variant) -> Learner:
+        """Learner of a variant without a likelihood; rules of the same bandwidth are one."""
+        key = variant.kind, variant.bandwidth
+        if key not in self.learners:
+            self.learners[key] = self.train.fitted(variant, self.rng)
+        return self.learners[key]
 
     def likely(self, variant: Variant, fitted: Learner, rows: Floats) -> Entry:
         """Scores of a learned likelihood."""
@@ -163,23 +175,18 @@ class _Contest:
 
         Also the learner of the winner.
         """
-        few, many = LIKELIHOOD_LOOKS
         # Simulations that did not take part in the first looks, if there are enough.
-        rows, others = self.held[-many:], table
+        rows, others = self.held[-LIKELIHOOD_LOOK:], table
         rivals: list[tuple[Entry, Learner]] = []
         if table:
             best, others = table[0].variant, table[1:]
             models = [replace(v, recipe=best.recipe) for v in models]
             neighbours = 0 if best.smoothing is None else best.smoothing.neighbours
-            rivals.append((replace(self.local(best, rows, neighbours), variant=best), self.train))
+            entry = replace(self.local(best, rows, neighbours), variant=best)
+            rivals.append((entry, self._fitted(best)))
         for variant in models:
             fitted = self.train.fitted(variant, self.rng)
-            entry = self.likely(variant, fitted, rows[:few])
-            behind = rivals[0][0].scores[:few] - entry.scores if table else np.zeros(1)
-            if self.judge.kind == "energy" or np.median(behind) <= BEHIND:
-                rivals.append((self.likely(variant, fitted, rows), fitted))
-            else:
-                others = [*others, entry]
+            rivals.append((self.likely(variant, fitted, rows), fitted))
         rivals.sort(key=lambda rival: -rival[0].mean)
         return [entry for entry, _ in rivals] + others, rivals[0][1]
 

@@ -25,15 +25,16 @@ from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import row_blocks
 from kernelbayes.decode.density import silverman_factor
+from kernelbayes.regression import Regression, again, regress, reweighted
 from kernelbayes.simulation.inverse import deviation, log_squares
 from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, log_sum
-from kernelbayes.simulation.regression import Regression, again, regress, reweighted
 
 Floats = np.ndarray[Any, Any]
 LogDensity = Callable[[Floats], Floats]
-# Residuals that make up the noise density, and the shares of their deviation it is smoothed by.
+# Residuals that make up the noise density, and the shares of their deviation that smooth it; with
+# all of it the density is a normal one.
 RESIDUALS = 1500
-NOISE_SMOOTHING = (0.1, 0.2, 0.4, 0.7, 0.95)
+NOISE_SMOOTHING = (0.1, 0.2, 0.4, 0.7, 1.0)
 # Residuals at near parameters that make up their noise density, and all that are looked among.
 NEAR_NOISE, LOCAL_RESIDUALS = 200, 5000
 CELLS = 500  # of parameters whose noise is the same
@@ -52,6 +53,8 @@ PROPOSAL_POINTS = 600
 DEFENSIVE = 0.1
 # Proposals adapt to weights that are flattened until this share of them counts.
 LEAST_ESS = 0.1
+# A proposal is good enough when this share of its draws counts.
+ENOUGH_ESS = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,13 +240,14 @@ def _choose(residuals: Floats, spread: Spread, at: Floats, order: Floats) -> Noi
     n, k, p = residuals.shape
     test, train = np.split(order, [min(n // 2, 500)])
     smooth = [Smoothing(h) for h in NOISE_SMOOTHING]
-    local = [Smoothing(h, NOISE_NEIGHBOUR) for h in NOISE_SMOOTHING] if p <= LOCAL_COLUMNS else []
+    narrow = NOISE_SMOOTHING[:-1]  # the widest is the same everywhere
+    local = [Smoothing(h, NOISE_NEIGHBOUR) for h in narrow] if p <= LOCAL_COLUMNS else []
     found = []
     for kind in ("same", "scaled") if spread.products is None else ("same", "scaled", "correlated"):
         R, volumes = spread.left_out(residuals, kind)
         shrunk = k * float(np.mean(volumes[test]))
         for near in (0, NEAR_NOISE) if at.shape[1] <= NEAR_DIMENSIONS else (0,):
-            for how in smooth if near else smooth + local:
+            for how in smooth[:-1] if near else smooth + local:
                 logs = _noise(R, at, train, near, how).log_density(R[test], at[test])
                 model = NoiseModel(kind, near, how)
                 found.append((float(logs.sum(axis=1).mean()) - shrunk, model))
@@ -273,6 +277,11 @@ class Weighted:
     def weights(self) -> Floats:
         """Weights that sum to one."""
         return tempered(self.logs, 0.0)
+
+    @property
+    def ess(self) -> float:
+        """Effective number of draws."""
+        return float(1.0 / np.sum(self.weights**2))
 
     def log_evidence(self, log_weight: float = -np.inf) -> float:
         """Log of the mean weight, of the draws and, if given, of one more point."""
@@ -305,19 +314,21 @@ def importance_sample(
     """
     few = max(int(DEFENSIVE * m), 1)
     proposal = start
-    for last in [False] * (rounds - 1) + [True]:
+    for left in reversed(range(rounds)):
         log_proposal = _mixed(proposal, log_prior, few / m)
         wide = prior_draws[rng.integers(len(prior_draws), size=few)]
         T = np.vstack([proposal.draw(m - few, rng), wide])
         target = log_target(T)
         inside = np.isfinite(target)
         T, logs = T[inside], target[inside] - log_proposal(T[inside])
-        if not last:
-            weights = tempered(logs, LEAST_ESS * len(T))
-            points, weights = some_points(T, weights, rng)
-            h = min(1.2 * silverman_factor(weights, T.shape[1]), 0.95)
-            proposal = Smoothed(points, weights, h, start.discrete)
-    return Weighted(T, logs, m, log_proposal)
+        found = Weighted(T, logs, m, log_proposal)
+        if left == 0 or found.ess >= ENOUGH_ESS * m:
+            break
+        weights = tempered(logs, LEAST_ESS * len(T))
+        points, weights = some_points(T, weights, rng)
+        h = min(1.2 * silverman_factor(weights, T.shape[1]), 0.95)
+        proposal = Smoothed(points, weights, h, start.discrete)
+    return found
 
 
 def some_points(points: Floats, weights: Floats, rng: np.random.Generator) -> Sample:

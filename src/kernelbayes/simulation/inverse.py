@@ -26,9 +26,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelbayes.regression import Regression, again, refit, regress, squared_distances
 from kernelbayes.simulation.abc import local_linear
-from kernelbayes.simulation.kde import squared_distances
-from kernelbayes.simulation.regression import Regression, again, refit, regress
 
 Floats = np.ndarray[Any, Any]
 Near = Literal["data", "mean", "moments"]

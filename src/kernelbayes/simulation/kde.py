@@ -21,15 +21,17 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from sklearn.neighbors import NearestNeighbors
+from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import row_blocks
+from kernelbayes.regression import squared_distances
 
 Floats = np.ndarray[Any, Any]
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to the variances, relative to each, so that flat samples have a density.
 JITTER = 1e-9
 LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
+ROUNDING = 1e-12  # of weights that sum to one
 NARROWEST, WIDEST = 1e-4, 0.95
 # Shares h of the sample's deviation that points are smoothed with.
 SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
@@ -88,7 +90,7 @@ class Smoothed:
     def shrink(self) -> float:
         """Factor of the distances to the mean: what smoothing adds to the covariance, it takes."""
         added = np.sum(self.weights * np.broadcast_to(self.h, len(self.weights)) ** 2)
-        return float(np.sqrt(1.0 - added))
+        return float(np.sqrt(1.0 - added)) if added < 1.0 - ROUNDING else 0.0
 
     @property
     def _free(self) -> Floats:
@@ -107,6 +109,8 @@ class Smoothed:
     def log_density(self, T: Floats) -> Floats:
         """Log density (m,) at T (m, d): a density in the continuous, a mass in the others."""
         used = self.weights > 0
+        if self.shrink == 0 and not np.any(self.discrete):  # all centres are one: a normal density
+            return self._log_normal(T)
         h = np.broadcast_to(self.h, len(used))[used]
         centres = self.shrink * self.whitened[used]
         queries = self.whiten(T[:, ~self.discrete])
@@ -121,8 +125,17 @@ class Smoothed:
             if labels.shape[1]:
                 D[np.any(asked[rows][:, None] != labels[None], axis=2)] = -np.inf
             found[rows] = log_sum(D)
-        volume = 0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal()))
-        return np.asarray(found - volume)
+        return np.asarray(found - self._log_volume)
+
+    def _log_normal(self, T: Floats) -> Floats:
+        Z = self.whiten(T)
+        return np.asarray(-0.5 * np.einsum("ij,ij->i", Z, Z) - self._log_volume)
+
+    @property
+    def _log_volume(self) -> float:
+        """Log of one over the height of a normal density of the sample's covariance."""
+        c = len(self.factor)
+        return float(0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal())))
 
     def whiten(self, X: Floats) -> Floats:
         """Coordinates of X (m, c) in which the sample has unit covariance."""
@@ -144,8 +157,7 @@ def local_shares(Z: Floats, how: Smoothing, widest: float = WIDEST) -> Floats:
 
 def neighbour_distances(Z: Floats, k: int) -> Floats:
     """Distance (n,) of each point to its k-th neighbour."""
-    found = NearestNeighbors(n_neighbors=k + 1).fit(Z).kneighbors(Z)[0]
-    return np.asarray(found[:, k])
+    return np.asarray(cKDTree(Z).query(Z, k=[k + 1])[0][:, 0])
 
 
 def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) -> Smoothing:
@@ -176,14 +188,6 @@ def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) ->
     return list(tried)[int(np.argmax(scores))]
 
 
-def squared_distances(A: Floats, B: Floats) -> Floats:
-    """Squared distances (n, m) between rows, by one matrix product."""
-    D = A @ (-2.0 * B.T)
-    D += np.einsum("ij,ij->i", A, A)[:, None]
-    D += np.einsum("ij,ij->i", B, B)
-    return np.asarray(np.maximum(D, 0.0, out=D))
-
-
 def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
     """Cholesky factor of the weighted covariance of deviations (n, c) from their mean."""
     S = (deviations * weights[:, None]).T @ deviations
@@ -195,8 +199,13 @@ def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
 
 
 def log_sum(exponents: Floats) -> Floats:
-    """Log of the sum of exponentials along rows; -inf for a row of -inf. Overwrites its input."""
+    """Log of the sum of exponentials along rows; -inf for a row of -inf. Overwrites its input.
+
+    Relative to the largest the exponentials have single precision, which is fast and enough: what
+    they are summed for is known to a few digits.
+    """
     top = exponents.max(axis=1)
     exponents -= np.where(np.isfinite(top), top, 0.0)[:, None]
-    with np.errstate(divide="ignore"):
-        return np.asarray(top + np.log(np.exp(exponents, out=exponents).sum(axis=1)))
+    with np.errstate(divide="ignore", over="ignore"):
+        terms = exponents.astype(np.float32)
+        return np.asarray(top + np.log(np.exp(terms, out=terms).sum(axis=1, dtype=np.float64)))

@@ -167,6 +167,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             self.choice_, fitted = choose(tried, learner, self.score, rng, bar)
         self.variant_ = self.choice_[0]["variant"]
         self.learner_ = learner.fitted(self.variant_, rng, like=fitted)
+        self.gaps_ = self._gaps()
         self._other: tuple[Any, Learner] | None = None
         return self
 
@@ -282,14 +283,17 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             raise ValueError("the observation has NaN or infinite entries")
         return rows, single
 
+    def _gaps(self) -> Floats:
+        """Distances of some simulations' data to the nearest other, in the learned coordinates."""
+        there = self.learner_.X @ self.learner_.metric
+        some = there[np.linspace(0, len(there) - 1, min(len(there), 500)).astype(int)]
+        return np.asarray(np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1])
+
     def _support(self, X: Floats) -> Floats:
         """For each of X (m, q) the share of simulations that lie as far from the others."""
         metric = self.learner_.metric
-        here, there = X @ metric, self.learner_.X @ metric
-        some = there[np.linspace(0, len(there) - 1, min(len(there), 500)).astype(int)]
-        second = np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1]
-        nearest = euclidean_distances(here, there).min(axis=1)
-        share = np.mean(second[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
+        nearest = euclidean_distances(X @ metric, self.learner_.X @ metric).min(axis=1)
+        share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
         if np.any(share < UNSEEN):
             warnings.warn(
                 f"{np.sum(share < UNSEEN)} of {len(X)} observations are further from all "

@@ -57,7 +57,8 @@ class Judge:
         for (points, weights), truth in zip(samples, truths, strict=True):
             points, weights = points[weights > 0], weights[weights > 0]
             if len(points) > JUDGED_POINTS:
-                some = np.argsort(-weights * rng.uniform(0.999, 1.0, len(weights)))[:JUDGED_POINTS]
+                untied = -weights * rng.uniform(0.999, 1.0, len(weights))
+                some = np.argpartition(untied, JUDGED_POINTS)[:JUDGED_POINTS]
                 points, weights = points[some], weights[some] / weights[some].sum()
             if self.kind == "energy":
                 rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from kernelbayes.arrays import threads_for
 from kernelbayes.kernels import Gaussian
 from kernelbayes.loo import loo_predictions, ridge_grid
-from kernelbayes.simulation.kde import squared_distances
 
 Floats = np.ndarray[Any, Any]
 LANDMARKS = 400
@@ -57,6 +57,14 @@ class Basis:
         U = X @ self.metric
         return np.hstack([self._gaussian(U) @ self.root, self.slope * U, np.ones((len(U), 1))])
 
+    def predict(self, X: Floats, coefficients: Floats) -> Floats:
+        """``features @ coefficients``, (n, q), without making the features."""
+        U, r = X @ self.metric, self.root.shape[1]
+        found = self._gaussian(U) @ (self.root @ coefficients[:r])
+        found += U @ (self.slope * coefficients[r:-1])
+        found += coefficients[-1]
+        return np.asarray(found)
+
     def _gaussian(self, U: Floats) -> Floats:
         D = squared_distances(U, self.landmarks)
         D *= -0.5 / self.bandwidth**2
@@ -87,7 +95,7 @@ class Regression:
 
     def __call__(self, X: Floats) -> Floats:
         """Predictions (n, q)."""
-        return np.asarray(self.basis(X) @ self.coefficients)
+        return self.basis.predict(X, self.coefficients)
 
     @property
     def metric(self) -> Floats:
@@ -190,10 +198,11 @@ def _solved(
     r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
     left_out = np.empty(Y.shape)
     with threads_for(float(F.size) * F.shape[1]):
-        G, C = _products(F, Y, r)
         folds = max(min(FOLDS, len(F) // 2), 2)
-        for rows in (slice(i, None, folds) for i in range(folds)):
-            g, c = _products(F[rows], Y[rows], r[rows])
+        parts = [slice(i, None, folds) for i in range(folds)]
+        products = [_products(F[rows], Y[rows], r[rows]) for rows in parts]
+        G, C = (np.sum([p[i] for p in products], axis=0) for i in (0, 1))
+        for rows, (g, c) in zip(parts, products, strict=True):
             rest = max(1.0 - float(np.sum(r[rows])), np.finfo(float).eps)
             left_out[rows] = F[rows] @ _solve((G - g) / rest, (C - c) / rest, ridges)
         return Regression(basis, ridges, _solve(G, C, ridges), left_out)
@@ -207,8 +216,14 @@ def _products(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, Flo
 
 def _solve(G: Floats, C: Floats, ridges: Floats) -> Floats:
     """Coefficients (r, q) of targets with a ridge (q,) each."""
-    squares, V = np.linalg.eigh(G)
-    return np.asarray(V @ ((V.T @ C) / (np.maximum(squares, 0.0)[:, None] + ridges)))
+    found = np.empty(C.shape)
+    for ridge in np.unique(ridges):
+        columns = ridges == ridge
+        A = G.copy()
+        A[np.diag_indices_from(A)] += ridge
+        factor = scipy.linalg.cho_factor(A, overwrite_a=True, check_finite=False)
+        found[:, columns] = scipy.linalg.cho_solve(factor, C[:, columns], check_finite=False)
+    return found
 
 
 def _sharpened(M: Floats) -> Floats:
@@ -219,3 +234,11 @@ def _sharpened(M: Floats) -> Floats:
         return np.eye(len(M))
     kept = values[keep] / values[keep].mean()
     return np.asarray(vectors[:, keep] * np.sqrt(kept))
+
+
+def squared_distances(A: Floats, B: Floats) -> Floats:
+    """Squared distances (n, m) between rows, by one matrix product."""
+    D = A @ (-2.0 * B.T)
+    D += np.einsum("ij,ij->i", A, A)[:, None]
+    D += np.einsum("ij,ij->i", B, B)
+    return np.asarray(np.maximum(D, 0.0, out=D))
