@@ -81,7 +81,8 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         their own, up to 0.3 for others, and far smaller for finite state spaces;
         ``tune(..., smooth=True)`` chooses it.
     rank : int, optional
-        Nystrom features of this rank for all kernels: a step costs O(n rank^2) at most.
+        Nystrom features of this rank (all points, if they are fewer) for all kernels: a step costs
+        O(n rank^2) at most.
     rng : int, Generator or None
         For landmarks.
 

@@ -29,6 +29,7 @@ from kernelbayes.arrays import (
     Array,
     Points,
     cho_solve,
+    count,
     like,
     namespace,
     solve_triangular,
@@ -49,7 +50,7 @@ def compressed(kernel: Kernel, points: Points, rank: int | None, rng: Any) -> Ke
     if kernel.finite:
         return kernel
     if rank is not None:
-        return nystrom(kernel, points, rank, rng=rng)
+        return nystrom(kernel, points, min(rank, count(points)), rng=rng)
     return pivoted_cholesky(kernel, points, tol=EXACT, rng=rng)
 
 

@@ -251,7 +251,7 @@ def worthwhile(kernel: Kernel, X: Points, rank: int | None, rng: Any) -> Kernel:
     if kernel.finite:
         return kernel
     if rank is not None:
-        return nystrom(kernel, X, rank, rng=rng)
+        return nystrom(kernel, X, min(rank, count(X)), rng=rng)
     limit = int(WORTHWHILE * count(X))
     if limit < 1:
         return kernel

@@ -85,6 +85,8 @@ class Races:
         Parts, left out in turn.
     kernels : list of Kernel
         On observations, that candidates choose from.
+    apart : dict
+        By number of a kernel and of a part: the kernel learned without that part, if it is learned.
     kernel_z : Kernel
     judge : callable
         Beliefs and true states to losses.
@@ -97,6 +99,7 @@ class Races:
     model: Any
     groups: list[list[Part]]
     kernels: list[Kernel] = field(init=False)
+    apart: dict[int, dict[int, Kernel]] = field(init=False, default_factory=dict)
     kernel_z: Kernel = field(init=False)
     judge: Judge = field(init=False)
     bar: Any = field(init=False)
@@ -109,6 +112,10 @@ class Races:
     def every(self) -> list[Part]:
         """All sequences."""
         return [s for group in self.groups for s in group]
+
+    def without(self, part: int) -> list[Part]:
+        """All sequences but those of one part."""
+        return [s for i, group in enumerate(self.groups) if i != part for s in group]
 
     @cached_property
     def left_out(self) -> list[tuple[int, list[list[Part]]]]:
@@ -127,10 +134,13 @@ class Races:
         """Steps of all left-out parts."""
         return int(self.ends[-1])
 
-    def parameters(self, at: Setting) -> dict[str, Any]:
-        """Return the constructor arguments of a candidate."""
+    def parameters(self, at: Setting, without: int | None = None) -> dict[str, Any]:
+        """Return the arguments of a candidate, learned from all parts or from all but one."""
+        kernel_x = self.kernels[at.kernel]
+        if without is not None:
+            kernel_x = self.apart.get(at.kernel, {}).get(without, kernel_x)
         chosen: dict[str, Any] = {
-            "kernel_x": rescaled(self.kernels[at.kernel], at.x),
+            "kernel_x": rescaled(kernel_x, at.x),
             "kernel_z": rescaled(self.kernel_z, at.z),
             "ridge": at.ridge,
             "prior_ridge": at.prior,
@@ -185,8 +195,8 @@ class Races:
 
     def _stretch_losses(self, at: Setting) -> Iterator[Any]:
         for i, found in self.left_out:
-            model = self.blank(self.parameters(at))
-            learn(model, [s for j, group in enumerate(self.groups) if j != i for s in group])
+            model = self.blank(self.parameters(at, without=i))
+            learn(model, self.without(i))
             for sequences in found:
                 yield filtered_losses(model, sequences, self.judge)
 
@@ -195,7 +205,7 @@ class Races:
         totals = np.zeros(len(BACK_RIDGES))
         for i, _ in self.left_out:
             model = self.blank(chosen)
-            learn(model, [s for j, group in enumerate(self.groups) if j != i for s in group])
+            learn(model, self.without(i))
             totals += smoothed_losses(model, self.groups[i], self.judge, BACK_RIDGES)
         return BACK_RIDGES[int(np.argmin(totals))]
 
@@ -212,4 +222,6 @@ def _close(trial: Trial, front: Trial) -> bool:
 
 def _label(kernel: Kernel) -> str:
     name = type(kernel).__name__
+    if isinstance(getattr(kernel, "bandwidth", None), tuple):
+        return f"{name} per dimension"
     return f"{name} {kernel.transform}" if isinstance(kernel, Warped) else name

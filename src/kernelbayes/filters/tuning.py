@@ -9,14 +9,17 @@ that is clearly worse than the leader so far is given up.
 1. A few starts far apart race: bandwidths of x and z in medians of the distances, ridges, and
    the automatic ridges. After each part the worse half is given up. What is set on the model (a
    kernel, a ridge) is the same in all starts.
-2. From the best one parameter is moved at a time, for as long as that pays: the ridge of Bayes'
+2. Unless a kernel on observations is given, and if they have several columns, the best races
+   itself with a bandwidth for each column, by what the column says about the state
+   (:mod:`kernelbayes.filters.relevance`).
+3. From the best one parameter is moved at a time, for as long as that pays: the ridge of Bayes'
    rule, bandwidths of x and z apart, and the ridge of transition and prior.
-3. Unless a kernel on observations is given, other kernels race the Gaussian one from there:
+4. Unless a kernel on observations is given, other kernels race the Gaussian one from there:
    Laplace and rational quadratic, which mind outliers less, a Gaussian one times a linear one, for
    posteriors that are nearly linear in x, and Gaussian ones of transformed coordinates
    (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
-4. Moves go on from there, in steps of a factor that shrinks.
-5. The candidates that are within a standard error of the best are averaged: which of them is best
+5. Moves go on from there, in steps of a factor that shrinks.
+6. The candidates that are within a standard error of the best are averaged: which of them is best
    is chance, and their middle is steadier.
 
 All of this is about filtering. With ``smooth=True`` the ridge of the backward step follows, by
@@ -39,14 +42,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Rng, concatenate
+from kernelbayes.arrays import Rng, as_vectors, concatenate, to_numpy
 from kernelbayes.conditional import default_kernel
 from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.holdout import Loss, cut, judge_of, learn
+from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.observation import split_missing
 from kernelbayes.filters.racing import Races, Setting, Trial
+from kernelbayes.filters.relevance import per_dimension
 from kernelbayes.kernels import (
     Gaussian,
     Kernel,
@@ -117,11 +121,8 @@ class _Search(Races):
     budget: float
 
     def __post_init__(self) -> None:
-        X, _ = split_missing(reduce(concatenate, [s.X for s in self.every]))
-        Z = reduce(concatenate, [s.Z for s in self.every])
-        self.kernels = [self.model.kernel_x or default_kernel(X)]
-        if self.model.kernel_x is None and isinstance(self.kernels[0], Gaussian):
-            self.kernels += _rivals(X, self.kernels[0])
+        self.X, _, Z = _joined(self.every)
+        self.kernels = [self.model.kernel_x or default_kernel(self.X)]
         self.kernel_z = self.model.kernel_z or default_kernel(Z, "Z")
         self.judge = judge_of(self.loss, self.kernel_z, Z)
 
@@ -131,11 +132,18 @@ class _Search(Races):
         while len(starts) > 1 and self.price(len(starts)) > self.budget / 2.0:
             starts.pop()
         best = self.race(starts, halving=True)
+        free = self.model.kernel_x is None and isinstance(self.kernels[0], Gaussian)
+        if free and self.spent + 1.0 <= self.budget:
+            best = self._challenged(best, *self._per_dimension(best.at.z))
         best = self._descend(best, MOVES, COARSE * self.budget)
-        rivals = [best.at._replace(kernel=k) for k in range(1, len(self.kernels))]
-        winner = self.race(rivals[: int(self.budget / 4.0)], best)
-        worse, error = winner.behind(best)
-        best = winner if worse + error < 0.0 else best
+        if free:
+            some = slice(int(self.budget / 4.0))
+            apart = self.apart.get(best.at.kernel, {})
+            best = self._challenged(
+                best,
+                _rivals(self.X, self.kernels[best.at.kernel])[some],
+                {part: _rivals(self.X, kernel)[some] for part, kernel in apart.items()},
+            )
         step = MOVES  # what was tried before costs nothing
         while step["x"] > LAST and self.spent + 2.0 <= self.budget:
             best = self._descend(best, step, self.budget - 1.0)
@@ -171,6 +179,37 @@ class _Search(Races):
         pilot = self.blank(kernels)
         learn(pilot, self.every)
         return Setting(0, 1.0, z, pilot.ridge_, pilot.prior_ridge_)
+
+    def _per_dimension(self, z: float) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
+        """List the kernel with learned bandwidths, if there is one, and those without each part."""
+        kernel_z = rescaled(self.kernel_z, z)
+
+        def learned(sequences: list[Part]) -> Kernel | None:
+            X, known, Z = _joined(sequences)
+            return per_dimension(X, Z, kernel_z, known)
+
+        kernel = learned(self.every)
+        if kernel is None:
+            return [], {}
+        # A part that bandwidths were learned from would flatter them.
+        parts = {i: learned(self.without(i)) or self.kernels[0] for i, _ in self.left_out}
+        return [kernel], {i: [found] for i, found in parts.items()}
+
+    def _challenged(
+        self, best: Trial, rivals: list[Kernel], apart: dict[int, list[Kernel]]
+    ) -> Trial:
+        """Best, or what is clearly better with another kernel on observations.
+
+        ``apart`` has the same kernels as learned without each part, if they are learned.
+        """
+        first = len(self.kernels)
+        self.kernels += rivals
+        for k in range(len(rivals)):
+            self.apart[first + k] = {i: kernels[k] for i, kernels in apart.items()}
+        settings = [best.at._replace(kernel=k) for k in range(first, len(self.kernels))]
+        winner = self.race(settings, best)
+        worse, error = winner.behind(best)
+        return winner if worse + error < 0.0 else best
 
     def _descend(self, best: Trial, step: dict[str, float], limit: float) -> Trial:
         """Move one parameter at a time until no move of this size pays."""
@@ -209,15 +248,26 @@ class _Search(Races):
         return found if worse <= error else best
 
 
-def _rivals(X: Any, gaussian: Gaussian) -> list[Kernel]:
+def _joined(sequences: list[Part]) -> tuple[Any, Any, Any]:
+    """Return all observations, missing entries filled; which entries are known; all states."""
+    X, known = split_missing(reduce(concatenate, [s.X for s in sequences]))
+    return X, known, reduce(concatenate, [s.Z for s in sequences])
+
+
+def _rivals(X: Any, gaussian: Kernel) -> list[Kernel]:
     """Kernels on observations to try beside the Gaussian one, the most different first."""
+    assert isinstance(gaussian, Gaussian)
     square = float(np.mean(np.square(gaussian.bandwidth)))
+    laplace = Laplace.median(X)
+    if isinstance(gaussian.bandwidth, tuple):  # its columns count as much in the others
+        h = np.asarray(gaussian.bandwidth)
+        laplace = Laplace(tuple(Laplace.median(to_numpy(as_vectors(X)) / h).bandwidth * h))
     return [
         Warped.median(X, "log"),
-        Laplace.median(X),
+        laplace,
         (1.0 / square) * Polynomial(1, square) * gaussian,  # locally linear
         Warped.median(X, "asinh"),
-        RationalQuadratic.median(X, alpha=1.0),
+        RationalQuadratic(gaussian.bandwidth, 1.0),
     ]
 
 
