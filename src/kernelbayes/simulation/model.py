@@ -83,7 +83,8 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         parameters may be; without it they may be anywhere, and the sample is the prior.
     method : str
         "auto" chooses by a score on left-out simulations, among variants of "adjusted" (many
-        shares, nearness by data or by what was learned, all adjustments) and "likelihood". "cme":
+        shares, nearness by data or by what was learned, all adjustments), "likelihood" and, up to
+        2000 simulations, "importance" with several bandwidths and all adjustments. "cme":
         conditional embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
         importance-weighted. "adjusted": near simulations, moved by kernel regression of location
         and scale. "likelihood": a likelihood learned by kernel regression.
