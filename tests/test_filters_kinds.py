@@ -191,3 +191,110 @@ def test_only_one_of_them_stacked_is_named():
         kb.KernelBayesFilter().fit(X, stack(Z))
     with pytest.raises(ValueError, match="4 sequences of X but 2 of Z"):
         kb.KernelBayesFilter().fit(stack(X), stack(Z)[:2])
+
+
+def test_columns_are_found_by_name_in_any_order():
+    pd = pytest.importorskip("pandas")
+    names = ["a", "b"]
+    frame, new = pd.DataFrame(X, columns=names), pd.DataFrame(NEW, columns=names)
+    drive = np.hstack([U, RNG.normal(size=U.shape)])
+    forces = pd.DataFrame(drive, columns=["gas", "wind"])
+    turned = forces[["wind", "gas"]]
+    model = kb.KernelBayesFilter(**RIDGES).fit(frame, Z, forces)
+    expected = model.filter(NEW, drive[:12]).weights
+    np.testing.assert_array_equal(model.filter(new[["b", "a"]], turned[:12]).weights, expected)
+    ahead = model.forecast(new, 2, turned[:14]).weights
+    np.testing.assert_array_equal(ahead, model.forecast(NEW, 2, drive[:14]).weights)
+    first, _ = model.step(model.start(), new[["b", "a"]].iloc[0])
+    second, _ = model.step(first, {"b": NEW[1, 1], "a": NEW[1, 0]}, turned.iloc[1])
+    np.testing.assert_allclose(second.belief.weights, expected[1], atol=1e-12)
+    one = kb.KernelBayesFilter(**RIDGES).fit([frame[:30], frame[30:]], [Z[:30], Z[30:]])
+    other = kb.KernelBayesFilter(**RIDGES).fit(
+        [frame[:30], frame[30:][["b", "a"]]], [Z[:30], Z[30:]]
+    )
+    np.testing.assert_array_equal(one.filter(new).weights, other.filter(new).weights)
+    with pytest.raises(ValueError, match="controls has no column 'gas'"):
+        model.filter(new, forces[["wind"]][:12])
+
+
+def test_controls_in_frames_of_numbers_and_categories():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"gas": U[:, 0], "gear": np.where(U[:, 0] > 1, "high", "low")})
+    kernel = kb.Parts({"gas": kb.Gaussian(1.0), "gear": kb.Delta()})
+    model = kb.KernelBayesFilter(kernel_u=kernel, **RIDGES).fit(X, Z, frame)
+    state = model.start()
+    for t in range(12):
+        state, _ = model.step(state, NEW[t], dict(frame.iloc[t]))
+    found = model.filter(NEW, frame[:12])
+    np.testing.assert_allclose(found.weights[-1], state.belief.weights, atol=1e-12)
+    assert np.all(np.isfinite(model.smooth(NEW, frame[:12]).weights))
+    assert len(model.forecast(NEW, 3, frame[:15])) == 3
+    with pytest.raises(ValueError, match="controls.* has NaN"):
+        model.filter(NEW, frame[:12].assign(gas=np.nan))
+
+
+def test_none_and_missing_integers_are_holes():
+    pd = pytest.importorskip("pandas")
+    model = kb.KernelBayesFilter(**RIDGES).fit(X, Z)
+    rows = [None if np.isnan(x).all() else [None if np.isnan(v) else v for v in x] for x in HOLES]
+    expected = model.filter(HOLES).weights
+    np.testing.assert_array_equal(model.filter(rows).weights, expected)
+    a, _ = model.step(model.start(), [NEW[0, 0], None])
+    b, _ = model.step(model.start(), [NEW[0, 0], np.nan])
+    np.testing.assert_array_equal(a.belief.weights, b.belief.weights)
+    whole = pd.DataFrame({"a": [1, None, 0], "b": [0, 1, 1]}, dtype="Int64")
+    expected = model.filter(np.array([[1.0, 0.0], [np.nan, 1.0], [0.0, 1.0]])).weights
+    np.testing.assert_array_equal(model.filter(whole).weights, expected)
+
+
+def test_a_transition_may_work_in_place():
+    def moved(z, rng):
+        z += 1.0
+        return z
+
+    def at_zero(m, rng):
+        return np.zeros((m, 2))
+
+    before = Z.copy()
+    model = kb.KernelMonteCarloFilter(moved, at_zero, rng=0).fit(X, Z)
+    model.filter(NEW)
+    model.smooth(NEW)
+    np.testing.assert_array_equal(Z, before)
+
+
+def test_forecast_observations_are_not_called_states():
+    pytest.importorskip("pandas")
+    ahead = kb.KernelBayesFilter(**RIDGES).fit(X, Z).forecast(NEW, 2)
+    assert {"z0", "z1"} <= set(ahead.to_frame())
+    assert {"x0", "x1"} <= set(ahead.observations.to_frame())
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda m: m.filter(NEW[:3], gaps=[1, 1.5, 2]), "gaps must be 3 whole"),
+        (lambda m: m.filter(NEW[:3], gaps=[1, np.nan, 2]), "gaps must be 3 whole"),
+        (lambda m: m.step(m.start(), NEW[0], steps=1.5), "steps must be a whole"),
+        (lambda m: m.smooth(NEW, lag=1.5), "lag must be a whole"),
+        (lambda m: m.forecast(NEW, 2.5), "horizon must be a whole"),
+    ],
+)
+def test_steps_are_whole_numbers(ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask(kb.KernelBayesFilter(**RIDGES).fit(X, Z))
+
+
+def test_bad_parameters_are_named_when_fitting():
+    def fit(**options):
+        return kb.KernelBayesFilter(**options).fit(X, Z)
+
+    with pytest.raises(TypeError, match="kernel_x must be a kernel"):
+        fit(kernel_x="rbf")
+    with pytest.raises(TypeError, match="kernel_z must be a kernel"):
+        fit(kernel_z=kb.Gaussian)
+    with pytest.raises((TypeError, ValueError), match="ridge"):
+        fit(back_ridge="loo")
+    with pytest.raises(ValueError, match="initial must be"):
+        fit(initial="first")
+    with pytest.raises(ValueError, match="particles must be a whole"):
+        kb.KernelMonteCarloFilter(walk, Z, particles=10.5).fit(X, Z)

@@ -145,12 +145,34 @@ def test_monte_carlo_filters():
     [
         ({"budget": 0}, "budget"),
         ({"parts": 1}, "parts"),
+        ({"parts": 2.5}, "parts"),
         ({"loss": "likelihood"}, "loss must be"),
+        ({"loss": lambda beliefs, Z: 0.3}, "one number for each of"),
     ],
 )
 def test_bad_options_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         kb.tune(kb.KernelBayesFilter(), X, Z, **options)
+
+
+def test_bad_data_are_named():
+    model = kb.KernelBayesFilter()
+    with pytest.raises(ValueError, match="both be one sequence"):
+        kb.tune(model, [X[:50], X[50:]], Z)
+    with pytest.raises(ValueError, match="sequence 0 has 50 observations but 40 states"):
+        kb.tune(model, X[:50], Z[:40])
+    with pytest.raises(ValueError, match="vectors of numbers"):
+        kb.tune(model, X, ["left" if z[0] < 0 else "right" for z in Z], loss="mass")
+    late = X.copy()
+    late[: len(X) // 2, 1] = np.nan
+    with pytest.raises(ValueError, match="all parts of the sequences but one"):
+        kb.tune(model, late, Z)
+    kb.tune(model, late, Z, parts=4, budget=1)  # two parts have it
+
+
+def test_losses_that_are_no_numbers_are_told():
+    with pytest.warns(kb.NumericalWarning, match="no candidate has finite losses"):
+        kb.tune(kb.KernelBayesFilter(), X, Z, budget=2, loss=lambda b, Z: np.full(len(b), np.nan))
 
 
 def test_means_of_parts_know_the_circle():

@@ -6,6 +6,7 @@ coefficients learned from n simulations. So the number that counts is min(ess, n
 sd / sqrt(m), for a standard deviation sd / sqrt(2 m).
 """
 
+import pickle
 import warnings
 
 import numpy as np
@@ -451,6 +452,26 @@ def test_the_same_rng_gives_the_same_posterior(likelihood):
     np.testing.assert_array_equal(one.sample(10, rng=1), two.sample(10, rng=1))
     one, two = (likelihood.posterior(0.5) for _ in range(2))
     np.testing.assert_array_equal(one.weights, two.weights)
+
+
+@pytest.mark.parametrize("method", ["cme", "kbr", "importance", "likelihood"])
+def test_a_model_can_be_pickled(method):
+    model = fitted(60, method=method)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.posterior(0.5).weights, model.posterior(0.5).weights)
+
+
+def test_bad_options_are_told_before_anything_is_simulated():
+    def never(theta, rng):
+        raise AssertionError("simulated")
+
+    for options, message in (
+        ({"method": "npe"}, "method must be"),
+        ({"adjust": "shape"}, "adjust must be"),
+        ({"score": "crps"}, "score must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            infer(never, stats.norm(), 0.0, 50, **options)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,31 @@ def test_a_fit_like_another_keeps_what_that_chose():
     assert len(more.left_out) == 300
 
 
+def test_left_out_predictions_where_one_pair_has_nearly_all_of_the_weight():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    Y = X[:, :1] + 0.1 * rng.normal(size=(200, 1))
+    for others in (1e-10, 1e-16, 1e-30):
+        w = np.full(200, others)
+        w[7] = 1.0
+        w /= w.sum()
+        fit = regress(X, Y, np.random.default_rng(0), w)
+        rest = np.arange(200) % FOLDS != 7 % FOLDS
+        equal = np.full(rest.sum(), 1.0 / rest.sum())
+        expected = again(fit, X[rest], Y[rest], equal)(X[~rest])  # the others weigh the same
+        np.testing.assert_allclose(fit.left_out[~rest], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_pair_far_from_those_the_ridge_was_chosen_for():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    Y = X[:, :1]
+    fit = regress(X, Y, rng)
+    far = again(fit, np.vstack([X, np.full((1, 3), 1e12)]), np.vstack([Y, [[3.0]]]))
+    assert np.abs(far.left_out[:300]).max() < 10.0 * np.abs(Y).max()
+    assert np.abs(far(X)).max() < 10.0 * np.abs(Y).max()
+
+
 def test_a_reweighted_fit_is_closer_where_there_is_little_noise():
     rng = np.random.default_rng(4)
     X = rng.uniform(-1, 1, size=(500, 2))

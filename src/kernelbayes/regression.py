@@ -200,11 +200,13 @@ def _solved(
     with threads_for(float(F.size) * F.shape[1]):
         folds = max(min(FOLDS, len(F) // 2), 2)
         parts = [slice(i, None, folds) for i in range(folds)]
-        products = [_products(F[rows], Y[rows], r[rows]) for rows in parts]
-        G, C = (np.sum([p[i] for p in products], axis=0) for i in (0, 1))
-        for rows, (g, c) in zip(parts, products, strict=True):
-            rest = max(1.0 - float(np.sum(r[rows])), np.finfo(float).eps)
-            left_out[rows] = F[rows] @ _solve((G - g) / rest, (C - c) / rest, ridges)
+        products = [(*_products(F[rows], Y[rows], r[rows]), r[rows].sum()) for rows in parts]
+        for i, rows in enumerate(parts):
+            # Added up, not taken from those of all: a part may have nearly all of the weight.
+            g, c, kept = _added(products[:i] + products[i + 1 :])
+            rest = max(float(kept), np.finfo(float).tiny)
+            left_out[rows] = F[rows] @ _solve(g / rest, c / rest, ridges)
+        G, C, _ = _added(products)
         return Regression(basis, ridges, _solve(G, C, ridges), left_out)
 
 
@@ -214,6 +216,12 @@ def _products(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, Flo
     return F.T @ scaled, scaled.T @ Y
 
 
+def _added(parts: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
+    """Add up the products of parts, and their weights."""
+    G, C, weight = (np.sum(some, axis=0) for some in zip(*parts, strict=True))
+    return G, C, weight
+
+
 def _solve(G: Floats, C: Floats, ridges: Floats) -> Floats:
     """Coefficients (r, q) of targets with a ridge (q,) each."""
     found = np.empty(C.shape)
@@ -221,8 +229,14 @@ def _solve(G: Floats, C: Floats, ridges: Floats) -> Floats:
         columns = ridges == ridge
         A = G.copy()
         A[np.diag_indices_from(A)] += ridge
-        factor = scipy.linalg.cho_factor(A, overwrite_a=True, check_finite=False)
-        found[:, columns] = scipy.linalg.cho_solve(factor, C[:, columns], check_finite=False)
+        try:
+            factor = scipy.linalg.cho_factor(A, overwrite_a=True, check_finite=False)
+            found[:, columns] = scipy.linalg.cho_solve(factor, C[:, columns], check_finite=False)
+        except np.linalg.LinAlgError:  # a ridge below rounding: chosen before some far pair came
+            squares, V = np.linalg.eigh(G)
+            rounding = len(G) * np.finfo(float).eps * float(squares[-1])
+            filtered = 1.0 / (np.maximum(squares, 0.0) + max(ridge, rounding))
+            found[:, columns] = V @ (filtered[:, None] * (V.T @ C[:, columns]))
     return found
 
 

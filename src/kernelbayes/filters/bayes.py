@@ -42,7 +42,7 @@ from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, nor
 from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import update_ridge
-from kernelbayes.filters.sequences import Training, is_many, join, unstacked
+from kernelbayes.filters.sequences import Training, aligned, check_kernels, is_many, join, unstacked
 from kernelbayes.filters.updating import Updating
 from kernelbayes.kernels import Kernel
 from kernelbayes.linalg import check_ridge
@@ -152,6 +152,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         kernels = self.kernel_x, self.kernel_z, self.kernel_u
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
+        controls = aligned(controls)
         named = tuple(k is not None and k.by_name for k in kernels)
         data = join(X, Z, controls, named)  # type: ignore[arg-type]
         X_known, known = split_missing(data.X)
@@ -161,6 +162,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.Z_ = self.kernel_z_.points(data.Z, "Z")
         self.names_x_ = column_names(X[0] if is_many(X) else X)
         self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
+        self.names_u_ = column_names(controls[0] if is_many(controls) else controls)
         self.lengths_ = data.lengths
         self._check_kinds()
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
@@ -168,13 +170,15 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_parameters(self) -> None:
+        check_kernels(self)
         for name in ("prior_ridge", "transition_ridge", "ridge", "back_ridge"):
-            if getattr(self, name) != "loo":
+            if name == "back_ridge" or getattr(self, name) != "loo":
                 check_ridge(getattr(self, name))
         if self.method not in ("importance", "original"):
             raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
         if self.transition not in ("operator", "shift"):
             raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
+        _check_initial(self.initial)
 
     def _learn(self, data: Training, known: Array | None) -> None:
         rng = as_generator(self.rng)
@@ -235,11 +239,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         L = self.dynamics_.features
         n = self.dynamics_.n
         if isinstance(initial, str):
-            if initial not in ("uniform", "observation"):
-                raise ValueError(
-                    f"initial must be 'uniform', 'observation', points or an embedding, got "
-                    f"{initial!r}"
-                )
+            _check_initial(initial)
             return namespace(L).ones_like(L[:, 0]) / n
         if isinstance(initial, Embedding) and initial.points is self.Z_:
             weights = initial.weights
@@ -271,10 +271,17 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
             return None
         if control is None:
             raise ValueError("this filter was fitted with controls: give the control of each step")
-        return control
+        return self.kernel_u_.points(control, "control")
 
     @property
     def n(self) -> int:
         """Number of training pairs."""
         check_is_fitted(self, "dynamics_")
         return count(self.Z_)
+
+
+def _check_initial(initial: Any) -> None:
+    if isinstance(initial, str) and initial not in ("uniform", "observation"):
+        raise ValueError(
+            f"initial must be 'uniform', 'observation', points or an embedding, got {initial!r}"
+        )

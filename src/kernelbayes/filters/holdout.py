@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Points, as_floats, count, take, to_numpy
+from kernelbayes.arrays import Points, as_floats, as_vectors, count, take, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.sequences import as_points, into_steps, is_many, unstacked
+from kernelbayes.filters.sequences import aligned, as_points, into_steps, is_many, unstacked
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.loo import on_vectors
 
@@ -40,19 +40,30 @@ def cut(X: Any, Z: Any, controls: Any, parts: int, model: Any) -> list[list[Part
     kernels = [getattr(model, f"kernel_{v}", None) for v in "xzu"]
     X, Z = unstacked(X, kernels[0]), unstacked(Z, kernels[1])
     many = is_many(X)
+    if many != is_many(Z):
+        raise ValueError(
+            "X and Z must both be one sequence (T, d), or both be many: lists of sequences, or "
+            "arrays (S, T, d) of S sequences"
+        )
     named = [k is not None and k.by_name for k in kernels]
     xs, zs = (
         [as_points(s, name) for s in (A if many else [A])]
         for A, name in ((X, named[0]), (Z, named[1]))
     )
-    us = [None] * len(xs) if controls is None else (controls if many else [controls])
+    us = [None] * len(xs) if controls is None else (aligned(controls) if many else [controls])
+    if not len(xs) == len(zs) == len(us):
+        raise ValueError(f"{len(xs)} sequences of X, {len(zs)} of Z, {len(us)} of controls")
+    for i, (x, z) in enumerate(zip(xs, zs, strict=True)):
+        if count(x) != count(z):
+            raise ValueError(f"sequence {i} has {count(x)} observations but {count(z)} states")
     whole = []
     for x, z, u in zip(xs, zs, us, strict=True):
         steps = None if u is None else into_steps(as_points(u, named[2]), count(x))
         whole.append(Part(x, z, steps))
     long = [s for s in whole if count(s.X) > 1]
-    if not parts >= 2:
-        raise ValueError(f"parts must be at least 2, got {parts}")
+    if not (parts >= 2 and int(parts) == parts):
+        raise ValueError(f"parts must be a whole number of at least 2, got {parts}")
+    parts = int(parts)
     if len(long) < parts:
         whole = [piece for s in whole for piece in _pieces(s, parts)]
         long = [s for s in whole if count(s.X) > 1]
@@ -66,7 +77,22 @@ def cut(X: Any, Z: Any, controls: Any, parts: int, model: Any) -> list[list[Part
         for wanted in np.unique(number)
     ]
     single = [s for s in whole if count(s.X) == 1]  # pairs without transitions: never left out
+    _check_coordinates(groups, single)
     return [*groups, single] if single else groups
+
+
+def _check_coordinates(groups: list[list[Part]], single: list[Part]) -> None:
+    """Raise if a coordinate of the observations is there in one part only, which is left out."""
+    parts = [s.X for group in groups for s in group]
+    if not all(isinstance(x, np.ndarray) and x.dtype.kind in "fiub" for x in parts):
+        return
+    there = [np.any([~np.isnan(s.X).all(axis=0) for s in group], axis=0) for group in groups]
+    always = [~np.isnan(s.X).all(axis=0) for s in single]
+    if np.any((np.sum(there, axis=0) == 1) & ~np.any(always, axis=0)):
+        raise ValueError(
+            "a coordinate of X is missing in all parts of the sequences but one, so that nothing "
+            "can be learned about it when that part is left out; drop it or give more parts"
+        )
 
 
 def _pieces(s: Part, parts: int) -> list[Part]:
@@ -109,8 +135,14 @@ def filtered_losses(model: Any, sequences: list[Part], judge: Judge) -> Any:
     """Losses of all steps of some sequences, filtered side by side; infinite where they are not."""
     controls = None if sequences[0].controls is None else [s.controls for s in sequences]
     beliefs = model.filter([s.X for s in sequences], controls, progress=False)
-    found = [judge(b, s.Z) for b, s in zip(beliefs, sequences, strict=True)]
-    losses = np.concatenate([np.asarray(f, dtype=float) for f in found])
+    found = [np.asarray(judge(b, s.Z), float) for b, s in zip(beliefs, sequences, strict=True)]
+    for losses, s in zip(found, sequences, strict=True):
+        if losses.shape != (count(s.X),):
+            raise ValueError(
+                f"loss must give one number for each of {count(s.X)} steps, got shape "
+                f"{losses.shape}"
+            )
+    losses = np.concatenate(found)
     return np.where(np.isfinite(losses), losses, np.inf)
 
 
@@ -134,12 +166,19 @@ def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
         return loss
     if loss == "error":
         return _squared_error if on_vectors(kernel) else _rkhs_error(kernel)
-    near = 0.25 * float(Gaussian.median(Z).bandwidth)  # type: ignore[arg-type]
-    if loss == "mass":
-        return lambda beliefs, truth: _lost_mass(beliefs, truth, near)
+    if loss not in ("mass", "coverage"):
+        raise ValueError(f"loss must be 'error', 'mass', 'coverage' or a function, got {loss!r}")
+    try:
+        states = as_vectors(Z, "Z")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"loss={loss!r} needs states that are vectors of numbers; use 'error' or a function "
+            "(beliefs, Z) -> losses (T,)"
+        ) from error
     if loss == "coverage":
         return _coverage_error
-    raise ValueError(f"loss must be 'error', 'mass', 'coverage' or a function, got {loss!r}")
+    near = 0.25 * float(Gaussian.median(states).bandwidth)  # type: ignore[arg-type]
+    return lambda beliefs, truth: _lost_mass(beliefs, truth, near)
 
 
 def _truth(Z: Any, like_points: Any) -> Any:

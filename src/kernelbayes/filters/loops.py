@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import (
@@ -25,7 +26,7 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
+from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo, check_lag
 from kernelbayes.filters.observation import Observations, missing_mask
 from kernelbayes.filters.runs import (
     Run,
@@ -36,7 +37,14 @@ from kernelbayes.filters.runs import (
     point_at,
     stack_rows,
 )
-from kernelbayes.filters.sequences import as_points, in_order, into_steps, is_many, unstacked
+from kernelbayes.filters.sequences import (
+    as_points,
+    in_order,
+    into_steps,
+    is_many,
+    row_in_order,
+    unstacked,
+)
 from kernelbayes.kernels import Kernel
 from kernelbayes.select import progress_bar
 
@@ -60,6 +68,7 @@ class Looping(ABC):
     kernel_x_: Kernel
     observations_: Observations
     names_x_: tuple[str, ...] | None
+    names_u_: tuple[str, ...] | None
 
     # --- what a filter knows ----------------------------------------------------------------------
 
@@ -125,10 +134,12 @@ class Looping(ABC):
         info : StepInfo
         """
         check_is_fitted(self, "dynamics_")
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}")
+        if steps < 1 or int(steps) != steps:
+            raise ValueError(f"steps must be a whole number of at least 1, got {steps}")
+        control = row_in_order(control, self.names_u_)
         u = None if state.t == 0 else self._control(as_row(control))
-        seen, steps = self._prepare(x), 1 if state.t == 0 else steps
+        seen = self._prepare(row_in_order(x, self.names_x_))
+        steps = 1 if state.t == 0 else int(steps)
         W, history = state.belief.weights[:, None], state.history
         for s in range(steps if state.t else 0):
             history = (*history, (W[:, 0], u))
@@ -192,8 +203,9 @@ class Looping(ABC):
         Arguments as in :meth:`filter`; with ``lag`` each belief is given the observations up to
         ``lag`` steps later.
         """
-        if lag is not None and lag < 0:
-            raise ValueError(f"lag must not be negative, got {lag}")
+        if lag is not None:
+            check_lag(lag)
+            lag = int(lag)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         results = self._smoothed(self._run(X, controls, gaps, progress), lag)
@@ -237,7 +249,8 @@ class Looping(ABC):
             Beliefs about the states, and in ``.observations`` about the observations.
         """
         if int(horizon) != horizon or horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {horizon}")
+            raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
+        horizon = int(horizon)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         many = is_many(X)
@@ -247,7 +260,7 @@ class Looping(ABC):
         results = []
         for i, part in enumerate(sequences):
             u = (controls[i] if many else controls) if controls is not None else None
-            steps = None if u is None else into_steps(as_points(u), count(part) + horizon)
+            steps = self._acting(u, count(part) + horizon)
             past = None if steps is None else take(steps, slice(0, count(part) - 1))
             gap = None if gaps is None else gaps[i] if many else gaps
             run = self._run(part, past, gap, False)[0]
@@ -266,7 +279,10 @@ class Looping(ABC):
         xp = namespace(seen[0])
         weights = xp.stack([w / xp.sum(w) for w in seen], axis=0)
         X, kernel = self.observations_.X, self.observations_.exact
-        observations = Beliefs.of(X, weights, kernel, self.names_x_, nothing)
+        names = self.names_x_
+        if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
+            names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
+        observations = Beliefs.of(X, weights, kernel, names, nothing)
         return Forecast(
             beliefs.points, beliefs.weights, beliefs.kernel, beliefs.names, None, beliefs.info,
             observations,
@@ -311,7 +327,7 @@ class Looping(ABC):
             if length == 0:
                 raise ValueError("a sequence must have at least one step")
             u = None if controls is None else controls[i] if many else controls
-            U = None if u is None else into_steps(as_points(u), length)
+            U = self._acting(u, length)
             g = None if gaps is None else gaps[i] if many else gaps
             before = check_gaps(g, length)
             steps = self._prepare_all(points)
@@ -319,6 +335,16 @@ class Looping(ABC):
                 self._control(None if U is None else take(U, [0]))
             runs.append(Run.spread(steps, U, before))
         return runs
+
+    def _acting(self, controls: Any, length: int) -> Points | None:
+        """Return the controls of the transitions of one sequence; None for none."""
+        if controls is None:
+            return None
+        kernel: Kernel | None = getattr(self, "kernel_u_", None)  # a known transition needs none
+        named = kernel is not None and kernel.by_name
+        points = as_points(in_order(controls, self.names_u_, "controls"), named)
+        U = into_steps(points, length)
+        return U if kernel is None or U is None else kernel.points(U, "controls")
 
     def _prepare_all(self, X: Points) -> list[Step]:
         """Observations made ready: whole ones with one kernel matrix, others one by one."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from functools import reduce
 from typing import Any, Literal, Self
 
@@ -54,7 +55,7 @@ from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normali
 from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
 from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
-from kernelbayes.filters.sequences import as_points, is_many, unstacked
+from kernelbayes.filters.sequences import as_points, check_kernels, is_many, unstacked
 from kernelbayes.filters.updating import Updating
 from kernelbayes.herding import rows_of
 from kernelbayes.kernels import Kernel, Parts
@@ -146,13 +147,14 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         to the transition when it is tried out on the training states, to learn how far states
         move, and are needed only if the transition cannot do without.
         """
+        check_kernels(self)
         for name in ("prior_ridge", "ridge", "back_ridge"):
-            if getattr(self, name) != "loo":
+            if name == "back_ridge" or getattr(self, name) != "loo":
                 check_ridge(getattr(self, name))
         for name in ("particles", "picks", "subsample"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value!r}")
+            if value is not None and (value < 1 or int(value) != value):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if self.initial is None:
             raise ValueError(
                 "initial must be a function (m, rng) -> states, points or an Embedding"
@@ -162,7 +164,9 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         if self.method not in ("importance", "original"):
             raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
-        self.names_x_, self.names_z_ = (column_names(A[0] if is_many(A) else A) for A in (X, Z))
+        self.names_x_, self.names_z_, self.names_u_ = (
+            column_names(A[0] if is_many(A) else A) for A in (X, Z, controls)
+        )
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
         X, known = split_missing(as_points(X, self.kernel_x is not None and self.kernel_x.by_name))
         self.kernel_x_ = self.kernel_x or default_kernel(X)
@@ -289,7 +293,8 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         known = {"t": t} if self.timed_ else {}
         if control is not None:
             known["control"] = control
-        moved = self.transition(Z, rng, **known)
+        # A transition may work in place, on rows that are the training states themselves.
+        moved = self.transition(deepcopy(Z), rng, **known)
         if count(moved) != count(Z):
             raise ValueError(
                 f"transition must return one state per state, got {count(moved)} for {count(Z)}"

@@ -83,7 +83,7 @@ def per_dimension(
     relevance = np.linalg.norm(metric, axis=1)  # roots of the diagonal of M
     weights = np.maximum(relevance, LEAST * relevance.max()) / spread
     bandwidth = Gaussian.median(U * weights).bandwidth / weights
-    if not bandwidth.max() > ALIKE * bandwidth.min():
+    if not np.isfinite(bandwidth.max()) or not bandwidth.max() > ALIKE * bandwidth.min():
         return None
     return Gaussian(tuple(map(float, bandwidth)))
 

@@ -12,6 +12,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import Array, Points, as_array, namespace, take, to_numpy
 from kernelbayes.filters.beliefs import Beliefs, StepInfo
 from kernelbayes.filters.observation import Observations
+from kernelbayes.filters.sequences import numbers_with_holes
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +60,11 @@ def check_gaps(gaps: Any, length: int) -> list[int]:
     """Transitions before each of ``length`` steps; the first counts as one."""
     if gaps is None:
         return [1] * length
-    values = [int(g) for g in to_numpy(as_array(gaps)).ravel()]
-    if len(values) != length or min(values[1:], default=1) < 1:
+    values = np.asarray(to_numpy(as_array(gaps))).ravel()
+    used = values[1:]
+    if len(values) != length or not np.all((used >= 1) & (used == np.floor(used))):
         raise ValueError(f"gaps must be {length} whole numbers of at least 1, got {gaps!r}")
-    return [1, *values[1:]]
+    return [1, *(int(g) for g in used)]
 
 
 def as_row(x: Any) -> Points:
@@ -73,7 +75,7 @@ def as_row(x: Any) -> Points:
         return {key: as_row(part) for key, part in x.items()}
     if isinstance(x, str):
         return [x]
-    array = as_array(x)
+    array = numbers_with_holes(as_array(x))
     return array[None, ...] if is_array_api_obj(array) else [x]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import (
     Points,
     as_array,
+    column_names,
     concatenate,
     count,
     frame_columns,
@@ -65,15 +67,22 @@ def _is_sequence(part: Any) -> bool:
 
 
 def unstacked(X: Any, kernel: Kernel | None) -> Any:
-    """List of sequences for an array (S, T, d) under a kernel on vectors; anything else as it is.
+    """List of sequences for an array (S, T, d) under a kernel on vectors; else as they are.
 
     Under a kernel on matrices or images three axes are one sequence of those.
     """
     array = is_array_api_obj(X) and X.ndim == 3
     numbers = array and not (isinstance(X, np.ndarray) and X.dtype.kind not in "fiub")
     if not numbers or not _takes_vectors(kernel):
-        return X
+        return aligned(X)
     return [X[i, ...] for i in range(X.shape[0])]
+
+
+def aligned(X: Any) -> Any:
+    """List of frames with their columns in the order of the first; anything else as it is."""
+    if not is_many(X) or not is_frame(X[0]):
+        return X
+    return [in_order(part, column_names(X[0])) for part in X]
 
 
 def _takes_vectors(kernel: Kernel | None) -> bool:
@@ -86,15 +95,38 @@ def _takes_vectors(kernel: Kernel | None) -> bool:
     return not kernel.by_name if isinstance(kernel, Parts) else on_vectors(kernel)
 
 
-def in_order(X: Any, names: tuple[str, ...] | None) -> Any:
-    """Frame with its columns in the order of training; anything else as it is."""
-    if names is None or not is_frame(X) or not hasattr(X, "columns"):
+def in_order(X: Any, names: tuple[str, ...] | None, what: str = "X") -> Any:
+    """Frame or mapping with its columns in the order of training; anything else as it is."""
+    if names is None:
+        return X
+    if isinstance(X, Mapping):
+        return {name: X[name] for name in names} if set(names) <= set(X) else X
+    if not is_frame(X) or not hasattr(X, "columns"):
         return X
     columns = {str(column): column for column in X.columns}
     missing = [name for name in names if name not in columns]
     if missing:
-        raise ValueError(f"X has no column {missing[0]!r}; the filter was fitted on {names}")
+        raise ValueError(f"{what} has no column {missing[0]!r}; expected the columns {names}")
     return X[[columns[name] for name in names]]
+
+
+def row_in_order(x: Any, names: tuple[str, ...] | None) -> Any:
+    """One row of a frame (a series) or a mapping in the order of training; else as it is."""
+    if names is not None and is_frame(x) and hasattr(x, "index"):
+        row = {str(column): value for column, value in x.items()}
+        x = row if set(names) <= set(row) else x
+    return in_order(x, names)
+
+
+def check_kernels(model: Any) -> None:
+    """Raise unless the kernels of a filter are kernels or None."""
+    for name in ("kernel_x", "kernel_z", "kernel_u"):
+        kernel = getattr(model, name, None)
+        if not (kernel is None or isinstance(kernel, Kernel)):
+            raise TypeError(
+                f"{name} must be a kernel such as Gaussian(1.0), or None for the median heuristic, "
+                f"got {kernel!r}"
+            )
 
 
 def as_points(X: Any, named: bool = False) -> Points:
@@ -107,7 +139,18 @@ def as_points(X: Any, named: bool = False) -> Points:
         return _fill_missing(list(X))
     if isinstance(X, list | tuple) and len(X) and isinstance(X[0], str):
         return list(X)
-    return as_array(X)
+    return numbers_with_holes(as_array(X))
+
+
+def numbers_with_holes(X: Points) -> Points:
+    """Array of objects that are numbers, None or pandas.NA as floats with NaN; else as it is."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "O":
+        return X
+    holes = np.array([x is None or type(x).__name__ == "NAType" for x in X.ravel()], dtype=bool)
+    holes = holes.reshape(X.shape)
+    if not holes.any() or not all(isinstance(x, Number) for x in X[~holes]):
+        return X
+    return np.where(holes, np.nan, X).astype(float)
 
 
 def _fill_missing(rows: list[Any]) -> Points:
@@ -115,7 +158,7 @@ def _fill_missing(rows: list[Any]) -> Points:
     known = next((np.asarray(row) for row in rows if row is not None), None)
     if known is None:
         return np.full(len(rows), np.nan)
-    if known.dtype.kind not in "fiub":
+    if numbers_with_holes(known).dtype.kind not in "fiub":
         return rows
     blank = np.full(known.shape, np.nan)
     return np.stack([blank if row is None else np.asarray(row, dtype=float) for row in rows])

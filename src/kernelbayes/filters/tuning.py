@@ -35,6 +35,7 @@ median distance of the truth), ``"coverage"`` (distance of the coverage of 90 % 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -42,7 +43,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Rng, as_vectors, concatenate, to_numpy
+from kernelbayes.arrays import NumericalWarning, Rng, as_vectors, concatenate, to_numpy
 from kernelbayes.conditional import default_kernel
 from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.filters.bayes import KernelBayesFilter
@@ -150,6 +151,13 @@ class _Search(Races):
             step = {name: factor**0.5 for name, factor in step.items()}
         chosen = self._middle(best)
         chosen.row["chosen"] = True
+        if not math.isfinite(chosen.score):
+            warnings.warn(
+                "no candidate has finite losses at all steps, so that nothing was chosen by them; "
+                "is the loss NaN somewhere?",
+                NumericalWarning,
+                stacklevel=4,
+            )
         return chosen.at
 
     def _starts(self) -> list[Setting]:

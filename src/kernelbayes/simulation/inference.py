@@ -11,7 +11,7 @@ import numpy as np
 from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.kernels import Gaussian
 from kernelbayes.ratio import density_ratio
-from kernelbayes.simulation.model import LikelihoodFree, Method
+from kernelbayes.simulation.model import LikelihoodFree, Method, check_options
 from kernelbayes.simulation.posterior import Posterior
 from kernelbayes.simulation.priors import Prior, as_prior
 from kernelbayes.simulation.scores import Score
@@ -91,6 +91,7 @@ def infer(
         raise TypeError(f"simulator must be a function (theta, rng), got {simulator!r}")
     if not isinstance(rounds, int | np.integer) or rounds < 1:
         raise ValueError(f"rounds must be a positive number, got {rounds!r}")
+    check_options(method, adjust, score)  # before simulations are made, which takes long
     generator = as_generator(rng)
     read = as_prior(prior)
     if rounds > 1 and read.simplices:

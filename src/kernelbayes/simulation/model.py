@@ -150,7 +150,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             What each simulation counts, if theta was not drawn from the prior: prior density over
             proposal density.
         """
-        self._check_arguments()
+        check_options(self.method, self.adjust, self.score)
         rng = as_generator(self.rng)
         self.seed_ = int(rng.integers(2**31))
         self.prior_ = None if self.prior is None else as_prior(self.prior)
@@ -237,16 +237,6 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             space=self.space_,
             smoothing=smoothing,
         )
-
-    def _check_arguments(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {self.method!r}")
-        if self.adjust not in ADJUSTS:
-            raise ValueError(f"adjust must be one of {ADJUSTS}, got {self.adjust!r}")
-        if self.adjust == "linear" and self.method in RULES:
-            raise ValueError("adjust='linear' needs near simulations: use method='adjusted'")
-        if self.score not in ("log", "energy"):
-            raise ValueError(f"score must be 'log' or 'energy', got {self.score!r}")
 
     def _learner(self, weights: Floats | None, prior: Prior | None) -> Learner:
         """Learner of the simulations that count."""
@@ -346,3 +336,15 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         P = self.space_.coordinates(self.theta_)
         ratio = density_ratio(drawn, P, Gaussian.median(P, scale=0.5))
         return np.asarray(np.maximum(ratio.at_denominator, 0.0))
+
+
+def check_options(method: str, adjust: str, score: str) -> None:
+    """Raise if one of these is unknown, or does not go with another."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    if adjust not in ADJUSTS:
+        raise ValueError(f"adjust must be one of {ADJUSTS}, got {adjust!r}")
+    if adjust == "linear" and method in RULES:
+        raise ValueError("adjust='linear' needs near simulations: use method='adjusted'")
+    if score not in ("log", "energy"):
+        raise ValueError(f"score must be 'log' or 'energy', got {score!r}")

@@ -138,7 +138,7 @@ class Learner:
         """Points (k, d) and weights (k,) by weights and adjustment, given each of X (m, q)."""
         assert self.inverse is not None
         if variant.kind in RULES:
-            W = np.atleast_2d(self.rule(X @ self.metric))
+            W = np.atleast_2d(self.rule(X @ self.metric).weights)
             every = np.arange(len(self.P))
             for moved, w in zip(self.inverse.moved(X, variant.recipe), W, strict=True):
                 yield self._inside(moved(every), w)
@@ -277,16 +277,14 @@ class Learner:
         return logs
 
     def _fit_rule(self, variant: Variant, rng: np.random.Generator) -> Any:
-        """Fit a rule: a function from data (m, q) to weights (m, n)."""
+        """Fit a rule: a function from data (m, q) to embeddings with weights (m, n)."""
         U = self.X @ self.metric
         kernel_x, kernel_z = Gaussian.median(U, variant.bandwidth), Gaussian.median(self.P)
         if variant.kind == "cme" and self.weights is None and len(U) <= DENSE:
-            cme = ConditionalEmbedding(kernel_x, kernel_z).fit(U, self.P)
-            return lambda V: cme(V).weights
+            return ConditionalEmbedding(kernel_x, kernel_z).fit(U, self.P)
         method: BayesMethod = "original" if variant.kind == "kbr" else "importance"
         rank = RANK if len(U) > DENSE else None
         prior = None if self.weights is None else embed(self.P, kernel_z, self.weights)
         seed = int(rng.integers(2**31))
         rule = KernelBayesRule(kernel_x, kernel_z, method=method, rank=rank, rng=seed)
-        rule.fit(U, self.P, prior=prior)
-        return lambda V: rule.posterior(V).weights
+        return rule.fit(U, self.P, prior=prior).posterior
