@@ -309,6 +309,23 @@ def test_linear_gaussian_approaches_kalman(method):
     assert some[1] < few[1]
 
 
+@pytest.mark.parametrize(("n", "noise", "controlled"), [(300, 0.3, True), (500, 1.0, False)])
+def test_smoothing_helps_under_controls_and_with_much_noise(n, noise, controlled):
+    rng = np.random.default_rng(2)
+
+    def simulate(length):
+        u, z = controlled * rng.normal(size=length - 1), np.zeros(length)
+        for t in range(1, length):
+            z[t] = A * z[t - 1] + u[t - 1] + noise * rng.normal()
+        return z, z + 0.5 * rng.normal(size=length), u if controlled else None
+
+    z, x, u = simulate(n)
+    truth, seen, new = simulate(300)
+    model = kb.KernelBayesFilter(rng=0).fit(x, z, u)
+    filtered, smoothed = model.filter(seen, new).mean()[:, 0], model.smooth(seen, new).mean()[:, 0]
+    assert np.mean((smoothed - truth) ** 2) < np.mean((filtered - truth) ** 2)
+
+
 def test_prediction_through_a_gap_is_kalmans():
     rng = np.random.default_rng(1)
     z, x = autoregressive(rng, 800)

@@ -120,8 +120,9 @@ class Dynamics:
     def back(self, w: Array, later: Array, control: Points | None, ridge: float) -> Array:
         """Smoothed belief (n,) from the filtered one w and the smoothed one a step later.
 
-        Bayes' rule with w as prior and the next state as observation gives the state given the
-        next; the sum rule over ``later`` follows. Both act on the transitions. Where the two
+        The belief w is multiplied by the mean, given each state, of the ratio of ``later`` to the
+        prediction. Both are embeddings, and the ratio is a regression in the prediction's
+        covariance of features (as in Bayes' rule with the next state as observation). Where the two
         beliefs have no transition in common, w stays as it is.
         """
         a = self.transition_weights(w, control)
@@ -133,11 +134,19 @@ class Dynamics:
         prior = prior / total
         C = self.after.T @ (prior[:, None] * self.after)
         R, _ = factor_with_ridge(C, ridge)
-        back = prior * (self.after @ cho_solve(R, self.features.T @ later))
         # Errors of one step must not grow over many: negative weights feed them.
-        back = xp.clip(back, min=0.0)
-        result = normalised(self.depart(back))
+        ratio = xp.clip(self.after @ cho_solve(R, self.features.T @ later), min=0.0)
+        mean = xp.clip(self.mean_after(ratio, control), min=0.0)
+        result = normalised(xp.clip(w, min=0.0) * mean)
         return w if result is None else result
+
+    def mean_after(self, values: Array, control: Points | None) -> Array:
+        """Means (n,) of values (m,) at the transitions' ends, given each state."""
+        if self.shift:
+            return self.depart(values)
+        if self.controlled is not None:
+            return self.controlled.mean_after(values, control)
+        return self.features @ (self.transport @ (self.before.T @ values))
 
     def prior_weights(self, v: Array) -> Array:
         """Weights gamma (n,) or (n, k) of a prediction v on the training sample."""
@@ -163,6 +172,12 @@ class Controlled:
         known = known if w.ndim == 2 else known[:, 0]
         Phi = solve_triangular(self.factor, (self.states.T @ w) * known)
         return self.features @ (self.transport @ Phi)
+
+    def mean_after(self, values: Array, control: Points | None) -> Array:
+        """Means (n,) of values (m,) at the transitions' ends, given each state and the control."""
+        known = self.kernel_u(self.pivots, control)[:, 0]
+        Phi = self.transport @ (self.features.T @ values)
+        return self.states @ (known * solve_triangular(self.factor, Phi, transpose=True))
 
     @classmethod
     def learn(
