@@ -229,7 +229,7 @@ def test_controls_in_frames_of_numbers_and_categories():
     np.testing.assert_allclose(found.weights[-1], state.belief.weights, atol=1e-12)
     assert np.all(np.isfinite(model.smooth(NEW, frame[:12]).weights))
     assert len(model.forecast(NEW, 3, frame[:15])) == 3
-    with pytest.raises(ValueError, match="controls.* has NaN"):
+    with pytest.raises(ValueError, match=r"controls.* has NaN"):
         model.filter(NEW, frame[:12].assign(gas=np.nan))
 
 

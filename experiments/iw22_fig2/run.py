@@ -70,10 +70,7 @@ def main():
     sizes = given.sizes or ((500, 900) if given.full else (500,))
     seeds = range(given.first, given.first + runs)
     tasks = [
-        ("IW22", p, s, run, given.original)
-        for run in seeds
-        for s in sizes
-        for p in given.problems
+        ("IW22", p, s, run, given.original) for run in seeds for s in sizes for p in given.problems
     ]
     start = time.perf_counter()
     rows = compute(one_run, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)

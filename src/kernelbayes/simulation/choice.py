@@ -52,7 +52,7 @@ def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
     ]
     if method == "adjusted":
         return local
-    # Without another prior the importance-weighted rule is the conditional embedding, and quicker.
+    # Without another prior the importance-weighted rule is nearly the conditional embedding.
     rule = "importance" if method == "auto" else method
     rules = [
         Variant(rule, Recipe("data", 1.0, a), bandwidth=b)
