@@ -298,3 +298,12 @@ def test_bad_parameters_are_named_when_fitting():
         fit(initial="first")
     with pytest.raises(ValueError, match="particles must be a whole"):
         kb.KernelMonteCarloFilter(walk, Z, particles=10.5).fit(X, Z)
+
+
+@pytest.mark.parametrize("index", [[1, 4], np.array([1, 4]), np.arange(6) % 3 == 1])
+def test_some_times_are_beliefs_too(index):
+    beliefs = kb.KernelBayesFilter(rng=0).fit(X, Z).filter(X[:6])
+    some = beliefs[index]
+    np.testing.assert_array_equal(some.weights, beliefs.weights[[1, 4]])
+    np.testing.assert_array_equal(some.info.ess, beliefs.info.ess[[1, 4]])
+    assert "2 steps" in repr(some)

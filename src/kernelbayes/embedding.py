@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
@@ -250,11 +251,14 @@ class Batch(_Weighted):
         """Return the number of embeddings."""
         return int(self.weights.shape[0])
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return one Embedding for an integer, a Batch for a slice."""
+    def __getitem__(self, index: Any) -> Any:
+        """Return one Embedding for an integer, a Batch for a slice, a list or a mask."""
+        several = isinstance(index, slice) or np.ndim(index) > 0
+        if several and not isinstance(index, slice):
+            index = np.asarray(index)
         diagnostics = None if self.diagnostics is None else self.diagnostics[index]
         weights = self.weights[index, :]
-        if isinstance(index, slice):
+        if several:
             return replace(self, weights=weights, diagnostics=diagnostics)
         return Embedding(self.points, weights, self.kernel, self.names, diagnostics)
 

@@ -96,10 +96,10 @@ class Beliefs(Batch):
 
     info: Any = field(default=None, repr=False)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return the belief at one time as an Embedding, or the beliefs of a slice of times."""
+    def __getitem__(self, index: Any) -> Any:
+        """Return the belief at one time as an Embedding, or the beliefs of some of the times."""
         chosen = super().__getitem__(index)
-        if isinstance(index, slice) and self.info is not None:
+        if isinstance(chosen, Beliefs) and self.info is not None:
             return replace(chosen, info=self.info[index])
         return chosen
 
