@@ -349,7 +349,7 @@ def test_states_on_a_circle():
         (lambda: fit(method="newest"), "method"),
         (lambda: fit(ridge=0.0), "ridge"),
         (lambda: fit(prior_ridge=-1.0), "ridge"),
-        (lambda: fit(rank=10_000), "rank"),
+        (lambda: fit(rank=0), "rank"),
         (lambda: fit(subsample=10_000), "subsample"),
         (lambda: fit(subsample=0), "subsample|at least|m must"),
         (lambda: fit(particles=0), "particles"),
