@@ -416,19 +416,21 @@ def test_smoothing_of_draws_suits_their_shape():
     assert best_smoothing(pieces, equal(1000), rng).h < 0.1
 
 
-def test_importance_sampling_of_a_normal_posterior():
+@pytest.mark.parametrize(("m", "rounds"), [(2000, 1), (300, 6)])
+def test_importance_sampling_of_a_normal_posterior(m, rounds):
     rng = np.random.default_rng(0)
 
     def log_prior(P):
         return stats.norm.logpdf(P[:, 0])
 
-    def log_target(P):
-        return log_prior(P) + stats.norm.logpdf(1.5, P[:, 0], 0.5)
+    def log_likelihood(P):
+        return stats.norm.logpdf(1.5, P[:, 0], 0.5)
 
     draws = rng.normal(size=(2000, 1))
     start = Smoothed(draws, equal(2000), 0.5, FREE)
-    found = importance_sample(log_target, log_prior, draws, start, 2000, 3, rng)
-    ess = 1 / np.sum(found.weights**2)
+    found = importance_sample(log_likelihood, log_prior, draws, start, m, rounds, rng)
+    assert (len(found.proposals.parts) > 1) == (rounds > 1)
+    ess = found.ess
     assert ess > 500
     mean = found.weights @ found.points[:, 0]
     assert mean == pytest.approx(1.2, abs=4 * np.sqrt(0.2 / ess))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.simulation.inverse import Recipe
+from kernelbayes.simulation.inverse import LOCAL, Inverse, Recipe
 from kernelbayes.simulation.kde import (
     LOCAL_DIMENSIONS,
     NEIGHBOURS,
@@ -32,14 +32,16 @@ BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 # Data of more coordinates than this get no likelihood of their own, only learned summaries do.
 LIKELIHOOD_COLUMNS = 30
 # Simulations left out to choose by: so many see so many of the variants, the best so far.
-LOOKS = ((12, None), (40, 20), (150, 5))
+LOOKS = ((12, None), (40, 15), (150, 4))
 # Those that learned likelihoods, which are slower, see with the best of the others.
 LIKELIHOOD_LOOK = 40
+# Those by which the best is compared with itself, smoothed by the distance to neighbours.
+SHARPER_LOOK = 75
 
 
 def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
     """Variants of a method."""
-    adjusts: Any = ("none", "linear", "location", "scale") if adjust == "auto" else (adjust,)
+    adjusts: Any = ("none", *LOCAL, "location", "scale") if adjust == "auto" else (adjust,)
     if np.all(learner.discrete):
         adjusts = ("none",)  # what takes separate values cannot be moved
     near: Any = ("data", "mean", "moments")
@@ -58,7 +60,7 @@ def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
         Variant(rule, Recipe("data", 1.0, a), bandwidth=b)
         for b in BANDWIDTHS
         for a in adjusts
-        if a != "linear"
+        if a not in LOCAL
     ]
     if method in RULES:
         return rules
@@ -84,6 +86,11 @@ class Entry:
         """Average score."""
         return float(np.average(self.scores, weights=self.counts))
 
+    def on(self, rows: Floats) -> Entry:
+        """Scores on the last simulations only."""
+        counts = None if self.counts is None else self.counts[-len(rows) :]
+        return Entry(self.variant, self.scores[-len(rows) :], counts)
+
     @property
     def row(self) -> dict[str, Any]:
         """Row of the table that users see."""
@@ -104,7 +111,8 @@ def choose(
     """
     contest = _Contest.of(learner, kind, rng)
     models = [v for v in tried if v.kind == "likelihood"]
-    racing = [v for v in tried if v.kind != "likelihood"]
+    local = [v for v in tried if v.kind != "likelihood"]
+    racing = [v for v in local if contest.inverse.suits(v.recipe)] or local
     table: list[Entry] = []
     for look, best in LOOKS:
         found = []
@@ -114,8 +122,11 @@ def choose(
         table = _sorted(found) + table[len(found) :]
         racing = [entry.variant for entry in table]
     if table and kind == "log" and 0 < np.sum(~learner.discrete) <= LOCAL_DIMENSIONS:
-        sharper = contest.local(racing[0], contest.held, NEIGHBOURS)
-        table = _sorted([sharper, table[0]]) + table[1:]
+        rows = contest.held[-SHARPER_LOOK:]
+        plain = table[0].on(rows)
+        sharper = contest.local(plain.variant, rows, NEIGHBOURS)
+        if sharper.mean > plain.mean:
+            table.insert(0, sharper)
     chosen = contest.train
     if models:
         table, chosen = contest.with_models(models, table)
@@ -148,6 +159,12 @@ class _Contest:
         train = train.fitted(Variant("adjusted", Recipe("data", 1.0, "none")), rng)
         return cls(learner, train, held, Judge(learner.discrete, *learner.support, kind), rng)
 
+    @property
+    def inverse(self) -> Inverse:
+        """What was learned from the simulations that are not left out."""
+        assert self.train.inverse is not None
+        return self.train.inverse
+
     def local(self, variant: Variant, rows: Floats, neighbours: int = 0) -> Entry:
         """Scores of a variant without a likelihood, smoothed as suits it best."""
         drawn = self._fitted(variant).sample(variant, self.learner.X[rows])
@@ -166,7 +183,7 @@ class _Contest:
         iid = None if self.learner.rows is None else self.learner.rows[rows]
         if fitted.has_density and self.judge.kind == "log":
             logs = fitted.likelihood_scores(variant, X, iid, truth, self.rng)
-            return Entry(variant, logs, self._counts(rows))
+            return Entry(variant, self.judge.floored(logs, truth), self._counts(rows))
         drawn = fitted.posterior(variant, X, iid, self.rng, quick=True)
         return self._smoothed(variant, ((points, w) for points, w, _ in drawn), rows)
 
@@ -180,10 +197,10 @@ class _Contest:
         rivals: list[tuple[Entry, Learner]] = []
         if table:
             best, others = table[0].variant, table[1:]
-            models = [replace(v, recipe=best.recipe) for v in models]
-            neighbours = 0 if best.smoothing is None else best.smoothing.neighbours
-            entry = replace(self.local(best, rows, neighbours), variant=best)
-            rivals.append((entry, self._fitted(best)))
+            near = (e.variant.recipe for e in table if e.variant.kind == "adjusted")
+            start = next(near, models[0].recipe)
+            models = [replace(v, recipe=start) for v in models]
+            rivals.append((table[0].on(rows), self._fitted(best)))
         for variant in models:
             fitted = self.train.fitted(variant, self.rng)
             rivals.append((self.likely(variant, fitted, rows), fitted))

@@ -17,7 +17,7 @@ by likelihood times prior over proposal, and the proposal is improved a few time
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,14 @@ from kernelbayes.arrays import row_blocks
 from kernelbayes.decode.density import silverman_factor
 from kernelbayes.regression import Regression, again, regress, reweighted
 from kernelbayes.simulation.inverse import deviation, log_squares
-from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, log_sum
+from kernelbayes.simulation.kde import (
+    NEIGHBOURS,
+    WIDEST,
+    Smoothed,
+    Smoothing,
+    log_sum,
+    neighbour_distances,
+)
 
 Floats = np.ndarray[Any, Any]
 LogDensity = Callable[[Floats], Floats]
@@ -43,18 +50,23 @@ NEAR_DIMENSIONS = 6  # with more parameters none are near
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
 FARTHEST, CORRELATED = 3.0, 0.98
+# Simulations whose residuals are wild are dropped: further out than this many scales, and than all
+# but a few.
+WILD, FEW_WILD = 20.0, 0.01
 # Rows of an iid data set whose residuals are looked at.
 ROWS = 30
 # A column that differs from its common value less often than twice this has no smooth density.
 RARE = 0.025
 # Points of a proposal's density.
-PROPOSAL_POINTS = 600
+PROPOSAL_POINTS = 300
+# Its smoothing, in Silverman's; with so few parameters in distances to a neighbour.
+WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
 # Share of proposals that come from the prior, so that no weight is without bound.
 DEFENSIVE = 0.1
 # Proposals adapt to weights that are flattened until this share of them counts.
 LEAST_ESS = 0.1
-# A proposal is good enough when this share of its draws counts.
-ENOUGH_ESS = 0.4
+# Enough draws that count.
+ENOUGH_ESS = 800.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +213,12 @@ class Forward:
         mean = regress(P, Y, rng) if like is None else again(like.mean, P, Y)
         residuals = _residuals(rows, mean, rng)
         spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
+        wild = _wild(residuals / deviation(spread.logs.left_out)[:, None])
+        if np.any(wild):
+            P, rows, Y = P[~wild], rows[~wild], Y[~wild]
+            mean = again(mean, P, Y)
+            residuals = _residuals(rows, mean, rng)
+            spread = Spread.fit(P, residuals, rng, spread)
         if rows.shape[2] <= LOCAL_COLUMNS:  # where there is little noise, the mean is known better
             mean = reweighted(mean, P, Y, deviation(spread.logs.left_out) ** 2)
             residuals = _residuals(rows, mean, rng)
@@ -224,6 +242,13 @@ def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floa
     if rows.shape[1] > ROWS:
         rows = rows[:, rng.permutation(rows.shape[1])[:ROWS]]
     return rows - mean.left_out[:, None]
+
+
+def _wild(residuals: Floats) -> Floats:
+    """Tell which simulations (n,) have residuals (n, k, p) that are no part of the noise."""
+    sizes = np.abs(residuals)
+    scale, most = np.quantile(sizes, [0.68, 1.0 - FEW_WILD], axis=(0, 1))
+    return np.asarray(np.any(sizes > np.maximum(WILD * scale, most), axis=(1, 2)))
 
 
 def _varying(rows: Floats) -> Floats:
@@ -265,13 +290,35 @@ def _noise(residuals: Floats, at: Floats, rows: Floats, near: int, how: Smoothin
 
 
 @dataclass(frozen=True, eq=False)
+class Proposals:
+    """Mixture of what draws came from: so many of each smoothed sample, and of the prior."""
+
+    parts: tuple[tuple[Smoothed, int], ...] = ()
+    from_prior: int = 0
+
+    @property
+    def drawn(self) -> int:
+        """Number of draws."""
+        return self.from_prior + sum(m for _, m in self.parts)
+
+    def __add__(self, other: Proposals) -> Proposals:
+        return Proposals(self.parts + other.parts, self.from_prior + other.from_prior)
+
+    def log_counts(self, T: Floats, log_prior: Floats) -> Floats:
+        """Log of draws per volume (k,) at T (k, d), where the prior has these log densities."""
+        found = np.log(self.from_prior) + log_prior
+        for smooth, m in self.parts:
+            found = np.logaddexp(found, np.log(m) + smooth.log_density(T))
+        return np.asarray(found)
+
+
+@dataclass(frozen=True, eq=False)
 class Weighted:
-    """Draws (k, d) of a proposal, their log weights (k,), and how many were drawn in all."""
+    """Draws (k, d) of proposals, and the logs (k,) of the weights that mend them."""
 
     points: Floats
     logs: Floats
-    drawn: int
-    log_proposal: LogDensity
+    proposals: Proposals
 
     @property
     def weights(self) -> Floats:
@@ -284,13 +331,14 @@ class Weighted:
         return float(1.0 / np.sum(self.weights**2))
 
     def log_evidence(self, log_weight: float = -np.inf) -> float:
-        """Log of the mean weight, of the draws and, if given, of one more point."""
+        """Log of the integral of the target, by the draws and, if given, one more point."""
         total = np.logaddexp.reduce(np.append(self.logs, log_weight))
-        return float(total - np.log(self.drawn + 1))
+        drawn = self.proposals.drawn
+        return float(total + np.log(drawn / (drawn + 1)))
 
 
 def importance_sample(
-    log_target: LogDensity,
+    log_likelihood: LogDensity,
     log_prior: LogDensity,
     prior_draws: Floats,
     start: Smoothed,
@@ -300,53 +348,58 @@ def importance_sample(
 ) -> Weighted:
     """Weighted sample of likelihood times prior, by proposals that improve.
 
+    Draws of all rounds are kept, weighted by the mixture of all proposals (Cornuet et al. 2012,
+    adaptive multiple importance sampling).
+
     Parameters
     ----------
-    log_target, log_prior : functions (k, d) -> (k,)
-        Log of likelihood times prior, -inf outside of the support; log of the prior.
+    log_likelihood, log_prior : functions (k, d) -> (k,)
+        The log of the prior is -inf outside of its support.
     prior_draws : array (n, d)
         To mix into the proposals.
     start : Smoothed
         The first proposal.
     m, rounds : int
-        Draws of each round, and rounds.
+        Draws of each round, and rounds at most.
     rng : Generator
     """
     few = max(int(DEFENSIVE * m), 1)
-    proposal = start
+    d = start.points.shape[1]
+    T, target, prior, counts = np.empty((0, d)), np.empty(0), np.empty(0), np.empty(0)
+    proposals, proposal = Proposals(), start
     for left in reversed(range(rounds)):
-        log_proposal = _mixed(proposal, log_prior, few / m)
         wide = prior_draws[rng.integers(len(prior_draws), size=few)]
-        T = np.vstack([proposal.draw(m - few, rng), wide])
-        target = log_target(T)
-        inside = np.isfinite(target)
-        T, logs = T[inside], target[inside] - log_proposal(T[inside])
-        found = Weighted(T, logs, m, log_proposal)
-        if left == 0 or found.ess >= ENOUGH_ESS * m:
+        new = np.vstack([proposal.draw(m - few, rng), wide])
+        there = log_prior(new)
+        new, there = new[np.isfinite(there)], there[np.isfinite(there)]
+        added = Proposals(((proposal, m - few),), few)
+        proposals += added
+        old = np.logaddexp(counts, added.log_counts(T, prior))
+        counts = np.append(old, proposals.log_counts(new, there))
+        T, prior = np.vstack([T, new]), np.append(prior, there)
+        target = np.append(target, there + log_likelihood(new))
+        found = Weighted(T, target - counts, proposals)
+        if left == 0 or found.ess >= ENOUGH_ESS:
             break
-        weights = tempered(logs, LEAST_ESS * len(T))
-        points, weights = some_points(T, weights, rng)
-        h = min(1.2 * silverman_factor(weights, T.shape[1]), 0.95)
-        proposal = Smoothed(points, weights, h, start.discrete)
+        weights = tempered(found.logs, LEAST_ESS * m)
+        proposal = proposal_of(T, weights, start.discrete, rng)
     return found
 
 
-def some_points(points: Floats, weights: Floats, rng: np.random.Generator) -> Sample:
-    """Sample of at most so many points as a proposal needs, drawn by weight."""
-    if len(points) <= PROPOSAL_POINTS:
-        return points, weights
-    rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
-    return points[rows], np.full(PROPOSAL_POINTS, 1.0 / PROPOSAL_POINTS)
-
-
-def _mixed(proposal: Smoothed, log_prior: LogDensity, share: float) -> LogDensity:
-    """Log density of the proposal with a share of the prior in it."""
-
-    def log_density(T: Floats) -> Floats:
-        narrow = np.log1p(-share) + proposal.log_density(T)
-        return np.asarray(np.logaddexp(narrow, np.log(share) + log_prior(T)))
-
-    return log_density
+def proposal_of(
+    points: Floats, weights: Floats, discrete: Floats, rng: np.random.Generator
+) -> Smoothed:
+    """Smoothed sample of some of the points, drawn by weight."""
+    if len(points) > PROPOSAL_POINTS:
+        rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
+        rows, times = np.unique(rows, return_counts=True)
+        points, weights = points[rows], times / PROPOSAL_POINTS
+    h = min(WIDER * silverman_factor(weights, points.shape[1]), WIDEST)
+    smooth = Smoothed(points, weights, h, discrete)
+    if points.shape[1] > CLOSE_DIMENSIONS or len(points) <= NEIGHBOURS:
+        return smooth
+    apart = neighbour_distances(smooth.whitened, NEIGHBOURS)
+    return replace(smooth, h=np.clip(CLOSE * apart, NARROWEST_PROPOSAL, WIDEST))
 
 
 def tempered(logs: Floats, least_ess: float) -> Floats:

@@ -6,8 +6,10 @@ Weights, and one way to move the simulations, or none:
   or in those of what was learned about the parameters from them (predicted means, and predicted
   squares and products). This is the conditional embedding of KBR13 eq. 19 with a wide ridge and a
   bandwidth that adapts to the density of simulations: a share of them has weight.
-- linear: near simulations are moved along a weighted linear regression on the coordinates in which
-  they are near (Beaumont et al. 2002), which mends what the kernel regression got wrong locally;
+- linear, quadratic: near simulations are moved along a weighted regression on the coordinates in
+  which they are near (Beaumont et al. 2002), which mends what the kernel regression got wrong
+  locally; quadratic-scale: and stretched by one of their log squares
+  (:mod:`kernelbayes.simulation.local`);
 - location: each simulation's parameters are moved by the difference of the regression's predictions
   at the observation and at its own data (Blum and Francois 2010, in kernel form),
   :math:`\theta_i + f(x_o) - f(x_i)`, with left-out predictions at :math:`x_i`;
@@ -27,13 +29,16 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelbayes.regression import Regression, again, refit, regress, squared_distances
-from kernelbayes.simulation.abc import local_linear
+from kernelbayes.simulation.local import local_regression, quadratic_terms
 
 Floats = np.ndarray[Any, Any]
 Near = Literal["data", "mean", "moments"]
-Adjust = Literal["none", "linear", "location", "scale"]
+Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]
+LOCAL = ("linear", "quadratic", "quadratic-scale")
 # The fewest simulations with weight.
 FEWEST = 20
+# The most simulations that quadratic regressions are tried with.
+MOST_QUADRATIC = 2000
 # Products of parameters are predicted up to this many parameters, squares beyond.
 PRODUCTS = 6
 # Predicted log variances are kept within these many powers of e of their mean.
@@ -117,16 +122,23 @@ class Inverse:
         width = self.P.shape[1] if near == "mean" else None
         return self.moments(X)[:, :width], self.moments.left_out[:, :width]
 
+    def suits(self, recipe: Recipe) -> bool:
+        """Whether there are simulations enough for a recipe, and not too many for its cost."""
+        if recipe.adjust not in LOCAL[1:]:
+            return True
+        near = int(recipe.share * len(self.P))
+        width = self._coordinates(self.X[:1], recipe.near)[0].shape[1]
+        return 2 * quadratic_terms(width) < near <= MOST_QUADRATIC
+
     def posterior(self, X: Floats, recipe: Recipe) -> Iterator[tuple[Floats, Floats]]:
         """Coordinates (k, d) and weights (k,) for each of the data X (m, p)."""
-        if recipe.adjust == "linear":
+        if recipe.adjust in LOCAL:
             here, there = self._coordinates(X, recipe.near)
+            how = recipe.adjust != "linear", recipe.adjust == "quadratic-scale"
             for w, at in zip(self.shares(X, recipe), here, strict=True):
                 used = np.flatnonzero(w)
-                offsets = there[used] - at
-                enough = len(used) > 2 * (offsets.shape[1] + 1)
                 P = self.P[used]
-                moved = local_linear(P, offsets, w[used]) if enough else P
+                moved = local_regression(P, there[used] - at, w[used], *how)
                 yield np.where(self.discrete, P, moved), w[used]
             return
         for w, points in zip(self.shares(X, recipe), self.moved(X, recipe), strict=True):

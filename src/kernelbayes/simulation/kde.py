@@ -15,6 +15,7 @@ smoothed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,6 +41,8 @@ SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
 NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 # Points that are left out to choose a smoothing; the least log density that counts.
 LOOKED_AT, LEAST_LOG = 200, -1e3
+# Points that weigh less than this together are not worth their cost.
+NOTHING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -171,21 +174,42 @@ def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) ->
     squares, products = np.einsum("ij,ij->i", Z, Z), Z[rows] @ Z.T
     with np.errstate(divide="ignore"):
         logs = np.log(weights)
-    tried = {Smoothing(h): np.full(len(Z), h) for h in SMOOTHING}
+    apart = {0: np.ones(len(Z))}
     if Z.shape[1] <= LOCAL_DIMENSIONS:
-        apart = local_shares(Z, Smoothing(1.0, NEIGHBOURS), np.inf)
-        tried |= {
-            Smoothing(h, NEIGHBOURS): np.clip(h * apart, NARROWEST, WIDEST) for h in SMOOTHING
-        }
-    scores = []
-    for h in tried.values():
+        apart[NEIGHBOURS] = local_shares(Z, Smoothing(1.0, NEIGHBOURS), np.inf)
+
+    def score(how: Smoothing) -> float:
+        h = np.clip(how.h * apart[how.neighbours], NARROWEST, WIDEST)
         a = np.sqrt(1.0 - weights @ h**2)
         D = squares[rows, None] - 2.0 * a * products + a**2 * squares
         D *= -0.5 / h**2
         D += logs - Z.shape[1] * np.log(h)
         D[np.arange(len(rows)), rows] = -np.inf
-        scores.append(float(weights[rows] @ np.maximum(log_sum(D), LEAST_LOG)))
-    return list(tried)[int(np.argmax(scores))]
+        return float(weights[rows] @ np.maximum(log_sum(D), LEAST_LOG))
+
+    best = [_climb(score, [Smoothing(h, k) for h in SMOOTHING]) for k in apart]
+    return max(best, key=lambda found: found[0])[1]
+
+
+def _climb(score: Callable[[Smoothing], float], grid: list[Smoothing]) -> tuple[float, Smoothing]:
+    """Best score, and where on a grid: up from its middle for as long as it gets better."""
+    at = len(grid) // 2
+    scores = {i: score(grid[i]) for i in (at - 1, at, at + 1)}
+    step = 1 if scores[at + 1] > scores[at - 1] else -1
+    at = max(scores, key=lambda i: scores[i])
+    while 0 <= at + step < len(grid):
+        scores[at + step] = score(grid[at + step])
+        if scores[at + step] <= scores[at]:
+            break
+        at += step
+    return scores[at], grid[at]
+
+
+def heaviest(points: Floats, weights: Floats) -> Sample:
+    """Drop the lightest of points (n, d), which together weigh next to nothing."""
+    order = np.argsort(weights)
+    kept = np.sort(order[np.cumsum(weights[order]) > NOTHING])
+    return points[kept], weights[kept] / weights[kept].sum()
 
 
 def covariance_factor(deviations: Floats, weights: Floats) -> Floats:

@@ -23,6 +23,7 @@ from kernelbayes.kernels import Gaussian
 from kernelbayes.ratio import density_ratio
 from kernelbayes.select import progress_bar
 from kernelbayes.simulation.choice import candidates, choose
+from kernelbayes.simulation.inverse import LOCAL
 from kernelbayes.simulation.kde import Smoothing
 from kernelbayes.simulation.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.simulation.priors import Prior, as_prior
@@ -35,7 +36,7 @@ Floats = np.ndarray[Any, Any]
 Method = Literal["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]
 # An observation further from the simulations than all but this share of them is pointed out.
 UNSEEN = 0.005
-ADJUSTS = ("auto", "none", "linear", "location", "scale")
+ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
 # A posterior of fewer effective points than this is pointed out.
 LEAST_ESS = 5.0
 # Data are at most this many scales away, so that squares of them are finite.
@@ -88,9 +89,10 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         conditional embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
         importance-weighted. "adjusted": near simulations, moved by kernel regression of location
         and scale. "likelihood": a likelihood learned by kernel regression.
-    adjust : {"auto", "none", "linear", "location", "scale"}
-        Regression adjustment on top of "cme", "kbr", "importance" and "adjusted": a local linear
-        one ("adjusted" only), or a kernel regression of location, or of location and scale.
+    adjust : {"auto", "none", "linear", "quadratic", "quadratic-scale", "location", "scale"}
+        Regression adjustment on top of "cme", "kbr", "importance" and "adjusted": a kernel
+        regression of location, or of location and scale; for "adjusted" also a local one, linear,
+        quadratic, or quadratic with scales.
     score : {"log", "energy"}
         What variants are chosen by.
     rng : int, Generator or None
@@ -344,7 +346,7 @@ def check_options(method: str, adjust: str, score: str) -> None:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     if adjust not in ADJUSTS:
         raise ValueError(f"adjust must be one of {ADJUSTS}, got {adjust!r}")
-    if adjust == "linear" and method in RULES:
-        raise ValueError("adjust='linear' needs near simulations: use method='adjusted'")
+    if adjust in LOCAL and method in RULES:
+        raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
     if score not in ("log", "energy"):
         raise ValueError(f"score must be 'log' or 'energy', got {score!r}")

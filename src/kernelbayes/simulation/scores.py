@@ -28,8 +28,9 @@ Score = Literal["log", "energy"]
 # Points of a sample that are looked at; draws that tell how much is inside.
 JUDGED_POINTS = 700
 INSIDE_DRAWS = 50
-# Share of a density that is everywhere, mixed in where parameters are discrete.
-STRAY = 0.01
+# Share of a density that is everywhere, mixed in where parameters are discrete; no log score is
+# less than that of a share of it, or one wild simulation would decide.
+STRAY, LEAST_SHARE = 0.01, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +93,16 @@ class Judge:
         logs = logs - self._log_inside(smooth, h, rng)
         if np.any(self.discrete):  # a value that no point has is rare, not impossible
             logs = np.logaddexp(np.log1p(-STRAY) + logs, np.log(STRAY) + self._anywhere(truth))
-        return np.asarray(logs)
+        return self.floored(np.asarray(logs), truth)
 
-    def _anywhere(self, truth: Floats) -> float:
+    def floored(self, logs: Floats, truths: Floats) -> Floats:
+        """Log scores (m,) at truths (m, d) or (d,), none less than a density everywhere has."""
+        return np.asarray(np.maximum(logs, np.log(LEAST_SHARE) + self._anywhere(truths)))
+
+    def _anywhere(self, truths: Floats) -> Any:
         """Log of a density that is everywhere: normal, and one tenth for each discrete value."""
-        z = truth[~self.discrete]
-        return float(-0.5 * (z @ z + len(z) * np.log(2.0 * np.pi)) - np.log(10.0))
+        Z = truths[..., ~self.discrete]
+        return -0.5 * np.sum(Z**2 + np.log(2.0 * np.pi), axis=-1) - np.log(10.0)
 
     def _log_inside(self, smooth: Smoothed, h: Floats, rng: np.random.Generator) -> Any:
         """Log share of the smoothed sample within the support, for each smoothing."""

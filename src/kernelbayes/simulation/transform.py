@@ -3,7 +3,8 @@ r"""Coordinates in which data and parameters are well behaved.
 Data: each column is centred at its median and divided by half the distance between its 16th and
 84th percentiles (the standard deviation of a normal sample), which one wild simulation cannot
 change. Columns whose tails reach far beyond that go through an inverse hyperbolic sine, a logarithm
-for large values of either sign. A data set of iid rows is summarised by its mean embedding: the
+for large values of either sign; in the others only values much further out do, so that a wild
+simulation has little to pull with. A data set of iid rows is summarised by its mean embedding: the
 averages over its rows of the coordinates, their products and random Fourier features.
 
 Parameters: a parameter that is bounded on one side only is replaced by the logarithm of its
@@ -26,6 +27,8 @@ from kernelbayes.simulation.priors import Prior
 Floats = np.ndarray[Any, Any]
 # A column is heavy-tailed if one per cent of its values are further out than this many scales.
 HEAVY = 4.0
+# Beyond this many scales distances grow like their logarithm.
+FAR = 10.0
 # Random features of the rows of an iid data set.
 ROW_FEATURES = 100
 
@@ -50,7 +53,10 @@ class Columns:
     def __call__(self, X: Floats) -> Floats:
         """Standardise a table (n, p)."""
         U = (X - self.centre) / self.scale
-        return np.where(self.heavy, np.arcsinh(3.0 * U) / np.arcsinh(3.0), U)
+        near = np.clip(U, -FAR, FAR)
+        return np.where(
+            self.heavy, np.arcsinh(3.0 * U) / np.arcsinh(3.0), near + np.arcsinh(U - near)
+        )
 
 
 @dataclass(frozen=True)

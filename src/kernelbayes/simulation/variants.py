@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.conditional import ConditionalEmbedding
-from kernelbayes.decode.density import silverman_factor
 from kernelbayes.embedding import embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.kernels import Gaussian
@@ -20,11 +19,11 @@ from kernelbayes.simulation.forward import (
     LogDensity,
     Weighted,
     importance_sample,
-    some_points,
+    proposal_of,
     tempered,
 )
 from kernelbayes.simulation.inverse import Inverse, Recipe
-from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, best_smoothing
+from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, best_smoothing, heaviest
 from kernelbayes.simulation.priors import Prior
 from kernelbayes.simulation.transform import Space
 
@@ -32,9 +31,11 @@ Floats = np.ndarray[Any, Any]
 METHODS = ("auto", "cme", "kbr", "importance", "adjusted", "likelihood")
 RULES = ("cme", "kbr", "importance")
 # Draws and rounds of importance sampling: for a posterior, and while choosing.
-DRAWS, ROUNDS = 3000, 4
-QUICK_DRAWS, QUICK_ROUNDS = 600, 2
+DRAWS, ROUNDS = 500, 8
+QUICK_DRAWS, QUICK_ROUNDS = 500, 2
 PRIOR_DRAWS = 5000
+# If fewer draws of a prior without a density count, so many of them are smoothed to have one.
+ENOUGH_PRIOR, SMOOTHED_DRAWS = 100.0, 2000
 # Adjusted points outside of the prior's support are dropped, unless fewer than this share is left.
 LEAST_INSIDE = 0.05
 # Rules use low-rank factors above this many simulations.
@@ -126,7 +127,7 @@ class Learner:
         if variant.kind == "likelihood":
             for found in self._by_likelihood(variant, X, rows, rng, quick):
                 if isinstance(found, Weighted):
-                    sample = found.points, found.weights
+                    sample = heaviest(found.points, found.weights)
                     yield *sample, best_smoothing(*sample, rng)
                 else:
                     yield *found, variant.smoothing
@@ -204,17 +205,19 @@ class Learner:
             self.log_likelihoods(variant, X, rows),
             strict=True,
         ):
+            log_prior: LogDensity = self.log_prior
             if not self.has_density:  # to correct a proposal by: the prior's draws are the proposal
                 drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
-                yield drawn, tempered(log_likelihood(drawn), 0.0)
-                continue
-            points, weights = some_points(*start, rng)
-            h = min(max(silverman_factor(weights, points.shape[1]), 0.3), 0.95)
+                weights = tempered(log_likelihood(drawn), 0.0)
+                if 1.0 / float(weights @ weights) >= ENOUGH_PRIOR or not self._smooth_prior:
+                    yield drawn, weights
+                    continue
+                log_prior = self.prior_density.log_density
             yield importance_sample(
-                partial(self._log_target, log_likelihood=log_likelihood),
-                self.log_prior,
+                log_likelihood,
+                log_prior,
                 self.prior_draws,
-                Smoothed(points, weights, h, self.discrete),
+                proposal_of(*start, self.discrete, rng),
                 QUICK_DRAWS if quick else DRAWS,
                 QUICK_ROUNDS if quick else ROUNDS,
                 rng,
@@ -238,9 +241,10 @@ class Learner:
         drawn = self._by_likelihood(variant, X, rows, rng, quick=True)
         for truth, log_likelihood, sample in zip(truths, log_likelihoods, drawn, strict=True):
             assert isinstance(sample, Weighted)
-            here = float(self._log_target(truth[None], log_likelihood)[0])
-            weight = here - float(sample.log_proposal(truth[None])[0])
-            found.append(here - sample.log_evidence(weight))
+            prior = self.log_prior(truth[None])
+            here = prior + log_likelihood(truth[None])
+            weight = here - sample.proposals.log_counts(truth[None], prior)
+            found.append(float(here[0]) - sample.log_evidence(float(weight[0])))
         return np.array(found)
 
     def log_likelihoods(
@@ -263,18 +267,26 @@ class Learner:
             return False
         return prior.has_density
 
+    @property
+    def _smooth_prior(self) -> bool:
+        """Whether a density of the prior can be had by smoothing its draws."""
+        return self.prior is None or not (self.prior.simplices or np.any(self.prior.discrete))
+
+    @cached_property
+    def prior_density(self) -> Smoothed:
+        """The prior's draws, smoothed."""
+        assert self.prior_draws is not None
+        points = self.prior_draws[:SMOOTHED_DRAWS]
+        equal = np.full(len(points), 1.0 / len(points))
+        how = best_smoothing(points, equal, np.random.default_rng(0))
+        return Smoothed.by(points, equal, how, self.discrete)
+
     def log_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the prior at coordinates (n, d)."""
         assert self.prior is not None
         theta = self.space.parameters(P)
         logs = self.prior.log_density(theta)
         return np.where(np.isfinite(logs), logs - self.space.log_volume(theta), -np.inf)
-
-    def _log_target(self, P: Floats, log_likelihood: LogDensity) -> Floats:
-        logs = self.log_prior(P)
-        inside = np.isfinite(logs)
-        logs[inside] += log_likelihood(P[inside])
-        return logs
 
     def _fit_rule(self, variant: Variant, rng: np.random.Generator) -> Any:
         """Fit a rule: a function from data (m, q) to embeddings with weights (m, n)."""
