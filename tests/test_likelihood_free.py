@@ -146,6 +146,17 @@ def test_rounds_with_all_methods(method):
     check_rounds(stats.norm(0, 3), 1000, method=method)
 
 
+def test_likelihood_under_a_prior_of_draws_in_many_dimensions():
+    # Hardly any of the draws of the prior lies in the posterior: a smoothed prior takes over.
+    draws = np.random.default_rng(1).normal(size=(3000, 8))
+    theta, x = pairs(400, 8, noise=0.3)
+    model = LikelihoodFree(draws, "likelihood", rng=0).fit(theta, x)
+    posterior = model.posterior(x[0])
+    assert posterior.diagnostics.ess > 100
+    mean, var = closed_form(x[0], noise=0.3)
+    assert_close(posterior, mean, var, 400)
+
+
 def test_rounds_with_a_prior_of_draws():
     check_rounds(lambda n, rng: rng.normal(0.0, 3.0, size=(n, 1)), 600, **FEW)
 

@@ -24,11 +24,13 @@ from kernelbayes.simulation.kde import (
     Smoothing,
     best_smoothing,
     covariance_factor,
+    heaviest,
     local_shares,
     log_sum,
 )
+from kernelbayes.simulation.local import local_regression
 from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.scores import STRAY, Judge
+from kernelbayes.simulation.scores import LEAST_SHARE, STRAY, Judge
 from kernelbayes.simulation.transform import Columns, Data, Space
 
 FREE = np.zeros(1, dtype=bool)
@@ -257,6 +259,11 @@ def test_columns_survive_outliers():
     assert columns.heavy[0]
     assert np.abs(columns(cauchy)).max() < 20
     assert np.all(np.diff(columns(np.sort(cauchy, axis=0)), axis=0) >= 0)  # keeps the order
+    # Near values as they are, far ones in order, and not far.
+    np.testing.assert_array_equal(calm(X), (X - calm.centre) / calm.scale)
+    far = calm(np.array([[1e2], [1e6], [1e12]]))[:, 0]
+    assert np.all(np.diff(far) > 0)
+    assert far[-1] < 50
 
 
 def test_constant_columns_keep_their_units():
@@ -330,6 +337,68 @@ def test_scale_adjustment_follows_the_noise():
     assert spread[1] / spread[0] == pytest.approx(np.exp(1.6), rel=0.4)
 
 
+def test_local_quadratic_regression_is_exact_on_a_quadratic():
+    rng = np.random.default_rng(0)
+    offsets, weights = rng.normal(size=(60, 2)), rng.uniform(size=60)
+    curve = np.column_stack([offsets[:, 0] * offsets[:, 1], offsets[:, 0] ** 2 - offsets[:, 1]])
+    moved = local_regression(
+        curve + np.array([1.0, 2.0]), offsets, weights, squares=True, scales=False
+    )
+    np.testing.assert_allclose(moved, np.tile([1.0, 2.0], (60, 1)), atol=1e-6)
+    along = local_regression(3.0 * offsets, offsets, weights, squares=False, scales=False)
+    np.testing.assert_allclose(along, 0.0, atol=1e-6)
+
+
+def test_local_residuals_are_those_of_a_fit_without_the_simulation():
+    rng = np.random.default_rng(1)
+    offsets, weights = rng.normal(size=(30, 2)), rng.uniform(0.5, 1.5, size=30)
+    values = rng.normal(size=(30, 1))
+    moved = local_regression(values, offsets, weights, squares=False, scales=False)
+    design, i = np.column_stack([np.ones(30), offsets]), 4
+    root = np.sqrt(weights)[:, None]
+    all_of_them = np.linalg.lstsq(root * design, root * values, rcond=None)[0]
+    others = np.arange(30) != i
+    beta = np.linalg.lstsq((root * design)[others], (root * values)[others], rcond=None)[0]
+    expected = all_of_them[0] + values[i] - design[i] @ beta
+    np.testing.assert_allclose(moved[i], expected, rtol=1e-6)
+
+
+def test_local_scales_follow_the_noise():
+    rng = np.random.default_rng(2)
+    offsets = rng.uniform(-1, 1, size=(2000, 1))
+    values = np.exp(offsets) * rng.normal(size=(2000, 1))
+    moved = local_regression(values, offsets, equal(2000), squares=True, scales=True)
+    assert moved.std() == pytest.approx(1.0, abs=0.15)  # the noise at offset zero
+    left, right = moved[offsets < -0.5].std(), moved[offsets > 0.5].std()
+    assert right / left == pytest.approx(1.0, abs=0.25)  # e^{1.5} apart before
+
+
+def test_local_regression_with_too_few_or_equal_columns():
+    rng = np.random.default_rng(3)
+    offsets, values = rng.normal(size=(12, 3)), rng.normal(size=(12, 2))
+    linear = local_regression(values, offsets, equal(12), squares=False, scales=False)
+    np.testing.assert_array_equal(  # ten terms are too many for twelve values: linear
+        local_regression(values, offsets, equal(12), squares=True, scales=False), linear
+    )
+    np.testing.assert_array_equal(  # so are four for eight
+        local_regression(values[:8], offsets[:8], equal(8), squares=True, scales=True), values[:8]
+    )
+    offsets, values = rng.normal(size=(50, 1)), rng.normal(size=(50, 1))
+    once = local_regression(values, offsets, equal(50), squares=True, scales=True)
+    twice = np.hstack([offsets, offsets, np.zeros((50, 1))])
+    again_and_nothing = local_regression(values, twice, equal(50), squares=True, scales=True)
+    np.testing.assert_allclose(again_and_nothing, once, atol=1e-4)
+
+
+def test_quadratic_recipes_want_enough_simulations():
+    rng = np.random.default_rng(4)
+    P = rng.normal(size=(400, 2))
+    inverse = Inverse.fit(P, P + rng.normal(size=(400, 2)), rng)
+    assert inverse.suits(Recipe("mean", 0.05, "quadratic"))  # 6 terms, 20 simulations
+    assert not inverse.suits(Recipe("mean", 0.02, "quadratic"))
+    assert inverse.suits(Recipe("mean", 0.02, "linear"))
+
+
 def test_equal_distances_share_alike():
     rng = np.random.default_rng(2)
     with pytest.warns(NumericalWarning, match="all points coincide"):
@@ -375,6 +444,24 @@ def test_rows_add_up(forward):
     np.testing.assert_allclose(together, apart)
 
 
+def test_a_wild_simulation_does_not_change_a_learned_likelihood(forward):
+    rng = np.random.default_rng(0)  # as in the fixture
+    P = rng.normal(size=(600, 1))
+    S = P + 0.5 * rng.normal(size=(600, 1))
+    grid = np.linspace(-1, 2, 13)[:, None]
+    calm = forward.log_likelihood(grid, np.array([0.5]))
+    for row in (0, 300):
+        wild = S.copy()
+        wild[row] = 40.0
+        upset = Forward.fit(P, wild, rng).log_likelihood(grid, np.array([0.5]))
+        likely = calm > calm.max() - 2.0
+        assert np.max(np.abs(upset - calm)[likely]) < 0.3
+    # Noise that is often large is not wild.
+    often = P + np.where(rng.uniform(size=(600, 1)) < 0.1, 30.0, 0.1) * rng.normal(size=(600, 1))
+    tails = Forward.fit(P, often, rng)
+    assert tails.log_likelihood(np.zeros((1, 1)), np.array([25.0]))[0] > -12
+
+
 def test_noise_that_grows_is_noticed():
     rng = np.random.default_rng(1)
     P = rng.uniform(-1, 1, size=(800, 1))
@@ -414,6 +501,17 @@ def test_smoothing_of_draws_suits_their_shape():
     assert best_smoothing(normal, equal(1000), rng).h == max(SMOOTHING)
     pieces = rng.normal(size=(1000, 2)) * 0.02 + rng.choice([-1.0, 1.0], size=(1000, 1))
     assert best_smoothing(pieces, equal(1000), rng).h < 0.1
+
+
+def test_light_points_are_dropped():
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(1000, 2)), rng.dirichlet(np.full(1000, 0.05))
+    kept, w = heaviest(points, weights)
+    assert len(kept) < 500
+    assert w.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(w @ kept, weights @ points, atol=0.01)
+    same, w = heaviest(points, equal(1000))
+    assert len(same) >= 999
 
 
 @pytest.mark.parametrize(("m", "rounds"), [(2000, 1), (300, 6)])
@@ -477,6 +575,18 @@ def test_scores_are_proper(kind):
 
     best = score(0.0, 1.0)
     assert all(best > score(*wrong) for wrong in [(0.7, 1.0), (0.0, 2.0), (0.0, 0.5)])
+
+
+def test_one_miss_does_not_decide():
+    rng = np.random.default_rng(0)
+    none = np.zeros(2, dtype=bool)
+    judge = Judge(none, np.full(2, -np.inf), np.full(2, np.inf))
+    narrow = 1e-6 * rng.normal(size=(50, 2))
+    scores = judge([(narrow, equal(50))], np.ones((1, 2)), rng)[0]
+    least = np.log(LEAST_SHARE / 10) + stats.norm.logpdf([1.0, 1.0]).sum()
+    np.testing.assert_allclose(scores, least)
+    logs = judge.floored(np.array([-1e9, 0.0]), np.zeros((2, 2)))
+    np.testing.assert_allclose(logs, [np.log(LEAST_SHARE / 10) - np.log(2 * np.pi), 0.0])
 
 
 def test_scores_within_bounds_are_larger():
