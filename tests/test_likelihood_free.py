@@ -157,6 +157,40 @@ def test_likelihood_under_a_prior_of_draws_in_many_dimensions():
     assert_close(posterior, mean, var, 400)
 
 
+def test_likelihood_under_few_draws_of_a_prior():
+    # Drawn again with replacement they have copies, which must not pass for a prior of spikes.
+    draws = np.random.default_rng(1).normal(size=(40, 2))
+    theta, x = pairs(100, 2, noise=0.1)
+    posterior = LikelihoodFree(draws, "likelihood", rng=0).fit(theta, x).posterior([0.3, 0.5])
+    assert_close(posterior, *closed_form(np.array([0.3, 0.5]), noise=0.1), 100)
+
+
+def test_likelihood_under_a_smoothed_prior_keeps_to_its_support():
+    prior = kb.as_prior(lambda n, rng: rng.uniform(size=(n, 2)), bounds=(0.0, 1.0))
+    theta, x = pairs(100, prior=[stats.uniform()] * 2, noise=0.02)
+    posterior = LikelihoodFree(prior, "likelihood", rng=0).fit(theta, x).posterior([0.01, 0.5])
+    assert posterior.diagnostics.ess > 200  # more than draws of the prior could give
+    assert np.all((posterior.points > 0) & (posterior.points < 1))  # none moved to an edge
+
+
+class Disc:
+    """Uniform on the unit disc: a support that is no box."""
+
+    def rvs(self, size, random_state):
+        angle, radius = 2 * np.pi * random_state.uniform(size=size), random_state.uniform(size=size)
+        return np.sqrt(radius)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+
+    def logpdf(self, theta):
+        return np.where(np.sum(theta**2, axis=1) <= 1, -np.log(np.pi), -np.inf)
+
+
+def test_adjusted_points_stay_in_a_support_that_is_no_box():
+    theta, x = pairs(200, prior=Disc(), noise=0.2)
+    model = LikelihoodFree(Disc(), "adjusted", "linear", rng=0).fit(theta, x)
+    posterior = model.posterior([0.7, 0.7])
+    assert np.all(np.sum(posterior.points**2, axis=1) <= 1)
+
+
 def test_rounds_with_a_prior_of_draws():
     check_rounds(lambda n, rng: rng.normal(0.0, 3.0, size=(n, 1)), 600, **FEW)
 
@@ -429,11 +463,47 @@ def test_awkward_simulations(kind):
     check_awkward(kind, **FEW)
 
 
-def test_data_that_say_nothing_leave_the_prior():
-    theta, x = pairs(300)
+@pytest.mark.parametrize("method", ["adjusted", "auto"])
+def test_data_that_say_nothing_leave_the_prior(method):
+    theta, x = pairs(100)
     with pytest.warns(NumericalWarning, match="all points coincide"):
-        model = LikelihoodFree(stats.norm(), "adjusted", rng=0).fit(theta, np.zeros_like(x))
-    assert_close(model.posterior(0.0), 0.0, 1.0, 300)
+        model = LikelihoodFree(stats.norm(), method, rng=0).fit(theta, np.full_like(x, 3.0))
+    posterior = model.posterior(3.0)
+    assert posterior.diagnostics.ess == pytest.approx(100)
+    np.testing.assert_allclose(posterior.mean(), theta.mean(axis=0))
+
+
+def test_points_of_another_dimension_have_no_density(adjusted):
+    with pytest.raises(ValueError, match="1 parameters"):
+        adjusted.posterior(0.5).log_density(np.zeros((3, 2)))
+
+
+def test_rounds_warn_of_the_last_posterior_only(monkeypatch):
+    asked = []
+
+    def posterior(model, x, prior=None):
+        asked.append(model)
+        warnings.warn(f"posterior {len(asked)}", NumericalWarning, stacklevel=2)
+        return real(model, x, prior)
+
+    real = LikelihoodFree.posterior
+    monkeypatch.setattr(LikelihoodFree, "posterior", posterior)
+    with pytest.warns(NumericalWarning) as caught:
+        infer(simulate_noise, stats.norm(), 0.5, 120, "adjusted", adjust="none", rng=0, rounds=3)
+    assert [str(w.message) for w in caught if "posterior" in str(w.message)] == ["posterior 3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"prior": None}, TypeError, "no prior"),
+        ({"simulations": (1, 2)}, TypeError, "come from simulate"),
+    ],
+)
+def test_things_that_are_not_what_they_should_be(options, error, message):
+    given = {"prior": stats.norm(), **options}
+    with pytest.raises(error, match=message):
+        infer(simulate_noise, x_observed=0.0, n_simulations=50, **given)
 
 
 @pytest.mark.slow
@@ -480,6 +550,9 @@ def test_bad_options_are_told_before_anything_is_simulated():
         ({"method": "npe"}, "method must be"),
         ({"adjust": "shape"}, "adjust must be"),
         ({"score": "crps"}, "score must be"),
+        ({"method": "likelihood", "adjust": "linear"}, "is not adjusted"),
+        ({"rounds": 40}, "fewer rounds"),
+        ({"n_jobs": 0}, "number of processes"),
     ):
         with pytest.raises(ValueError, match=message):
             infer(never, stats.norm(), 0.0, 50, **options)
@@ -517,6 +590,8 @@ def test_bad_questions(adjusted):
         LikelihoodFree().fit(*pairs(50), weights=-np.ones(50))
     with pytest.raises(ValueError, match="weight zero"):
         LikelihoodFree().fit(*pairs(50), weights=np.zeros(50))
+    with pytest.raises(ValueError, match="45 of 50 simulations have weight zero"):
+        LikelihoodFree().fit(*pairs(50), weights=np.arange(50) < 5)
     with pytest.raises(TypeError, match="simulator"):
         infer(3.0, stats.norm(), 0.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rounds"):

@@ -16,7 +16,7 @@ from kernelbayes.regression import (
     reweighted,
     squared_distances,
 )
-from kernelbayes.simulation.forward import Forward, Noise, importance_sample, tempered
+from kernelbayes.simulation.forward import Forward, Noise
 from kernelbayes.simulation.inverse import Inverse, Recipe, targets
 from kernelbayes.simulation.kde import (
     SMOOTHING,
@@ -30,6 +30,7 @@ from kernelbayes.simulation.kde import (
 )
 from kernelbayes.simulation.local import local_regression
 from kernelbayes.simulation.priors import as_prior
+from kernelbayes.simulation.sampling import importance_sample, proposal_of, tempered
 from kernelbayes.simulation.scores import LEAST_SHARE, STRAY, Judge
 from kernelbayes.simulation.transform import Columns, Data, Space
 
@@ -105,6 +106,19 @@ def test_left_out_predictions_where_one_pair_has_nearly_all_of_the_weight():
         equal = np.full(rest.sum(), 1.0 / rest.sum())
         expected = again(fit, X[rest], Y[rest], equal)(X[~rest])  # the others weigh the same
         np.testing.assert_allclose(fit.left_out[~rest], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_small_bandwidths_and_more_landmarks_follow_waves():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(2500, 2))
+
+    def lost(frequency, **options):
+        truth = np.sin(frequency * X[:, :1]) * np.cos(frequency * X[:, 1:])
+        fit = regress(X, truth + 0.05 * rng.normal(size=truth.shape), rng, **options)
+        return np.mean((fit.left_out - truth) ** 2) / np.mean(truth**2)
+
+    assert lost(12.0) < 0.01
+    assert lost(20.0, pairs=2000, landmarks=800) < 0.3 * lost(20.0)
 
 
 def test_a_pair_far_from_those_the_ridge_was_chosen_for():
@@ -264,6 +278,9 @@ def test_columns_survive_outliers():
     far = calm(np.array([[1e2], [1e6], [1e12]]))[:, 0]
     assert np.all(np.diff(far) > 0)
     assert far[-1] < 50
+    X[:2] = [[1e300], [-1e308]]  # simulations that exploded
+    assert np.all(np.isfinite(Columns.of(X)(X)))
+    assert np.all(np.isfinite(Columns.of(X[:3])(X)))
 
 
 def test_constant_columns_keep_their_units():
@@ -388,6 +405,15 @@ def test_local_regression_with_too_few_or_equal_columns():
     twice = np.hstack([offsets, offsets, np.zeros((50, 1))])
     again_and_nothing = local_regression(values, twice, equal(50), squares=True, scales=True)
     np.testing.assert_allclose(again_and_nothing, once, atol=1e-4)
+
+
+def test_local_regression_on_what_is_the_same_for_all():
+    rng = np.random.default_rng(0)
+    values, w = 3.0 + 0.1 * rng.normal(size=(50, 1)), equal(50)
+    signs = rng.choice([-1.0, 1.0], size=(50, 1))
+    for offsets, squares in ((np.ones((50, 1)), False), (signs, True)):
+        moved = local_regression(values, offsets, w, squares=squares, scales=False)
+        assert moved.mean() == pytest.approx(3.0, abs=0.1)
 
 
 def test_quadratic_recipes_want_enough_simulations():
@@ -534,6 +560,46 @@ def test_importance_sampling_of_a_normal_posterior(m, rounds):
     assert mean == pytest.approx(1.2, abs=4 * np.sqrt(0.2 / ess))
     evidence = stats.norm.logpdf(1.5, 0, np.sqrt(1.25))
     assert found.log_evidence() == pytest.approx(evidence, abs=4 / np.sqrt(ess))
+    one_more = found.log_evidence(found.log_evidence() - np.log(found.proposals.drawn))
+    assert one_more == pytest.approx(found.log_evidence())  # a point of average weight
+
+
+def test_later_proposals_do_not_make_posteriors_narrow():
+    d, rng = 8, np.random.default_rng(0)
+
+    def log_prior(P):
+        return stats.norm.logpdf(P).sum(axis=1)
+
+    def log_likelihood(P):
+        return stats.norm.logpdf(1.0, P, 0.5).sum(axis=1)
+
+    draws = rng.normal(size=(2000, d))
+    evidence, spread = [], []
+    for _ in range(20):
+        start, _ = proposal_of(draws[:500], equal(500), np.zeros(d, dtype=bool), rng)
+        found = importance_sample(log_likelihood, log_prior, draws, start, 500, 8, rng)
+        deviations = found.points - found.weights @ found.points
+        spread.append(found.weights @ deviations**2)
+        evidence.append(found.log_evidence())
+    exact = d * stats.norm.logpdf(1.0, 0.0, np.sqrt(1.25))
+    assert np.mean(evidence) == pytest.approx(exact, abs=0.1)  # 0.2 less with the kernels on itself
+    assert np.mean(spread) / 0.2 == pytest.approx(1.0, abs=0.02)  # 0.95
+
+
+def test_density_of_the_other_points():
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(30, 2)), rng.dirichlet(np.ones(30))
+    for how in (Smoothing(0.4), Smoothing(0.4, 5)):
+        smooth = Smoothed.by(points, weights, how, np.zeros(2, dtype=bool))
+        h = np.broadcast_to(smooth.h, 30)
+        for i in (0, 7):
+            S = h[i] ** 2 * smooth.factor @ smooth.factor.T
+            centre = smooth.mean + smooth.shrink * (points[i] - smooth.mean)
+            exact = np.log(weights[i]) + stats.multivariate_normal.logpdf(points[i], centre, S)
+            assert smooth.log_own()[i] == pytest.approx(exact)
+    weights[0] = 0.0
+    light = Smoothed(points, weights / weights.sum(), 0.4, np.zeros(2, dtype=bool))
+    assert light.log_own()[0] == -np.inf
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=30), st.floats(0, 1))

@@ -78,6 +78,33 @@ def test_batches_are_recognised(simulator, vectorized):
     assert inspect_simulator(simulator, THETA, Seed(1)).vectorized is vectorized
 
 
+def noisier_below(theta, rng):
+    return rng.normal(theta, 0.1 if theta[0] > 0 else 2.0)
+
+
+def raises_below(theta, rng):
+    if theta[0] < -1:
+        raise RuntimeError
+    return rng.normal(theta)
+
+
+@pytest.mark.parametrize(
+    ("simulator", "vectorized"),
+    [
+        (noisier_below, False),
+        (raises_below, False),
+        (lambda theta, rng: rng.normal(theta, np.where(theta > 0, 0.1, 2.0)), True),
+        (lambda theta, rng: np.stack([t + rng.normal() for t in theta]), True),
+        (lambda theta, rng: np.stack([rng.normal(theta[i]) for i in range(len(theta))]), True),
+        (lambda theta, rng: rng.normal(theta[:, 0]), True),
+    ],
+)
+def test_one_parameter_by_its_number_is_no_batch(simulator, vectorized):
+    theta = np.array([[0.5], [1.0], [-0.3]])
+    for order in ([0, 1, 2], [2, 1, 0]):
+        assert inspect_simulator(simulator, theta[order], Seed(1)).vectorized is vectorized
+
+
 @pytest.mark.parametrize(
     ("simulator", "vectorized"),
     [

@@ -32,6 +32,8 @@ LANDMARKS = 400
 # Bandwidths in multiples of the median distance; the metric is updated this often at most.
 SCALES = (0.35, 0.7, 1.4, 2.8)
 UPDATES = 2
+# Smaller ones are tried while that pays, down to this.
+FINEST = 0.05
 # Bandwidth, ridge and metric are chosen on this many pairs at most.
 CHOICE_PAIRS = 1500
 # Parts of the pairs that are left out in turn.
@@ -109,9 +111,15 @@ def regress(
     rng: np.random.Generator,
     weights: Floats | None = None,
     updates: int = UPDATES,
+    pairs: int = CHOICE_PAIRS,
+    landmarks: int = LANDMARKS,
 ) -> Regression:
-    """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one."""
-    subset = rng.permutation(len(X))[:CHOICE_PAIRS]
+    """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
+
+    Bandwidth, ridge and metric are chosen on so many pairs. More landmarks than usual are used when
+    bandwidth and metric have been chosen.
+    """
+    subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
     Xs, Ys = X[subset], Y[subset]
     best: _Tried | None = None
@@ -119,6 +127,9 @@ def regress(
     scales: tuple[float, ...] = SCALES
     for i in range(updates + 1):
         fits = [_at(Xs, Ys, metric, s, w) for s in scales]
+        while fits[0].error == min(fit.error for fit in fits) and scales[0] > FINEST:
+            scales = (scales[0] / 2.0, *scales)  # the best at the edge: further
+            fits.insert(0, _at(Xs, Ys, metric, scales[0], w))
         at = int(np.argmin([fit.error for fit in fits]))
         if best is not None and fits[at].error >= best.error:
             break
@@ -127,7 +138,13 @@ def regress(
             coefficients = _solve(*_products(best.F, Ys, w), best.ridges)
             metric = _sharpened(best.basis.gradients(Xs[:1000], coefficients))
     assert best is not None
-    return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
+    if landmarks <= LANDMARKS:
+        return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
+    chosen = best.basis
+    places = Xs[:landmarks] @ chosen.metric
+    basis = _basis(places, chosen.metric, chosen.bandwidth, chosen.slope)
+    F = basis(X)
+    return _solved(basis, F, Y, weights, _ridges(F[subset], Ys, w)[0])
 
 
 def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
@@ -171,15 +188,19 @@ class _Tried:
 
 def _at(X: Floats, Y: Floats, metric: Floats, scale: float, weights: Floats | None) -> _Tried:
     U = X @ metric
-    landmarks = U[:LANDMARKS]
     h = scale * float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
+    slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
+    basis = _basis(U[:LANDMARKS], metric, h, slope)
+    F = basis(X)
+    return _Tried(basis, F, *_ridges(F, Y, weights))
+
+
+def _basis(landmarks: Floats, metric: Floats, h: float, slope: float) -> Basis:
+    """Features of landmarks (m, c) that are given in the coordinates of the metric."""
     K = np.exp(-0.5 * squared_distances(landmarks, landmarks) / h**2)
     values, vectors = np.linalg.eigh(K)
     keep = values > 1e-10 * values[-1]
-    slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
-    basis = Basis(metric, landmarks, h, vectors[:, keep] / np.sqrt(values[keep]), slope)
-    F = basis(X)
-    return _Tried(basis, F, *_ridges(F, Y, weights))
+    return Basis(metric, landmarks, h, vectors[:, keep] / np.sqrt(values[keep]), slope)
 
 
 def _ridges(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, float]:

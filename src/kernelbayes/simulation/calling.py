@@ -224,7 +224,8 @@ def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
             return False  # unless it takes one parameter for a batch of one, or its length for b
     except Exception:
         return True  # it works for batches only
-    return not _mixed(caller, kinds, together, first)
+    mixed = _mixed(caller, kinds, together, first)
+    return not mixed and not _asks_for_one_row(caller, kinds, first)
 
 
 def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[Seed]) -> bool:
@@ -246,6 +247,35 @@ def _mixed(caller: Caller, kinds: Floats, together: Floats, seed: Seed) -> bool:
     again = Seed(seed.entropy, spawn_key=seed.spawn_key)
     other = as_table(caller.raw(changed, again), len(kinds), flat=False)[0]
     return not np.array_equal(other[:-1], together[:-1], equal_nan=True)
+
+
+class _Watched(np.ndarray[Any, Any]):
+    """Batch of parameters that notes which of its rows were asked for by their number."""
+
+    asked: set[int] | None = None
+
+    def __array_finalize__(self, obj: Any) -> None:
+        self.asked = getattr(obj, "asked", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.asked is not None and self.ndim == 2 and isinstance(key, int | np.integer):
+            self.asked.add(int(key) % len(self))
+        return super().__getitem__(key)
+
+
+def _asks_for_one_row(caller: Caller, kinds: Floats, seed: Seed) -> bool:
+    """Whether some rows of a batch are looked at by number and others not.
+
+    ``theta[0]`` is the parameter to a simulator that takes one, and the first row of a batch: with
+    one parameter nothing else may tell that all rows are treated like the first.
+    """
+    watched = kinds.view(_Watched)
+    watched.asked = set()
+    try:
+        caller.raw(watched, Seed(seed.entropy, spawn_key=seed.spawn_key))
+    except Exception:
+        return False  # not one to be watched
+    return 0 < len(watched.asked) < len(kinds)
 
 
 def _summarises_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:

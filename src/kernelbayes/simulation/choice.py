@@ -52,6 +52,8 @@ def candidates(method: str, adjust: str, learner: Learner) -> list[Variant]:
         for n in near
         if share < 1.0 or (n == "data" and a in ("location", "scale"))
     ]
+    if method in ("auto", "adjusted") and not np.any(np.ptp(learner.X, axis=0) > 0):
+        return [Variant("adjusted", Recipe("data", 1.0, "none"))]  # all data are the same
     if method == "adjusted":
         return local
     # Without another prior the importance-weighted rule is nearly the conditional embedding.
@@ -113,6 +115,7 @@ def choose(
     models = [v for v in tried if v.kind == "likelihood"]
     local = [v for v in tried if v.kind != "likelihood"]
     racing = [v for v in local if contest.inverse.suits(v.recipe)] or local
+    bar.update(len(local) - len(racing))
     table: list[Entry] = []
     for look, best in LOOKS:
         found = []

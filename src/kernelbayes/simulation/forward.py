@@ -9,35 +9,23 @@ from near ones. Its smoothed density is the likelihood,
           - \log \det L(\theta),
 
 and adds up over the rows of an iid data set. Nothing here depends on where the parameters of the
-simulations came from, so any prior may follow: the posterior is a sample from a proposal, weighted
-by likelihood times prior over proposal, and the proposal is improved a few times (Cappe et al.
-2004, population Monte Carlo).
+simulations came from, so any prior may follow (:mod:`kernelbayes.simulation.sampling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import row_blocks
-from kernelbayes.decode.density import silverman_factor
 from kernelbayes.regression import Regression, again, regress, reweighted
 from kernelbayes.simulation.inverse import deviation, log_squares
-from kernelbayes.simulation.kde import (
-    NEIGHBOURS,
-    WIDEST,
-    Smoothed,
-    Smoothing,
-    log_sum,
-    neighbour_distances,
-)
+from kernelbayes.simulation.kde import Smoothed, Smoothing, log_sum
 
 Floats = np.ndarray[Any, Any]
-LogDensity = Callable[[Floats], Floats]
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
 # all of it the density is a normal one.
 RESIDUALS = 1500
@@ -50,23 +38,13 @@ NEAR_DIMENSIONS = 6  # with more parameters none are near
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
 FARTHEST, CORRELATED = 3.0, 0.98
-# Simulations whose residuals are wild are dropped: further out than this many scales, and than all
-# but a few.
-WILD, FEW_WILD = 20.0, 0.01
+# Simulations whose residuals are wild are dropped: further out than all but a few, and than so many
+# times the distance that one in twenty exceeds.
+FEW_WILD, WILD = 0.01, 20.0
 # Rows of an iid data set whose residuals are looked at.
 ROWS = 30
 # A column that differs from its common value less often than twice this has no smooth density.
 RARE = 0.025
-# Points of a proposal's density.
-PROPOSAL_POINTS = 300
-# Its smoothing, in Silverman's; with so few parameters in distances to a neighbour.
-WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
-# Share of proposals that come from the prior, so that no weight is without bound.
-DEFENSIVE = 0.1
-# Proposals adapt to weights that are flattened until this share of them counts.
-LEAST_ESS = 0.1
-# Enough draws that count.
-ENOUGH_ESS = 800.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +225,8 @@ def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floa
 def _wild(residuals: Floats) -> Floats:
     """Tell which simulations (n,) have residuals (n, k, p) that are no part of the noise."""
     sizes = np.abs(residuals)
-    scale, most = np.quantile(sizes, [0.68, 1.0 - FEW_WILD], axis=(0, 1))
-    return np.asarray(np.any(sizes > np.maximum(WILD * scale, most), axis=(1, 2)))
+    large, most = np.quantile(sizes, [0.95, 1.0 - FEW_WILD], axis=(0, 1))
+    return np.asarray(np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2)))
 
 
 def _varying(rows: Floats) -> Floats:
@@ -287,127 +265,3 @@ def _noise(residuals: Floats, at: Floats, rows: Floats, near: int, how: Smoothin
     near = near * len(few) // min(limit, n)
     flat = residuals[few].reshape(-1, p)
     return Noise.of(flat, np.repeat(at[few], k, axis=0), min(near, len(flat)), how)
-
-
-@dataclass(frozen=True, eq=False)
-class Proposals:
-    """Mixture of what draws came from: so many of each smoothed sample, and of the prior."""
-
-    parts: tuple[tuple[Smoothed, int], ...] = ()
-    from_prior: int = 0
-
-    @property
-    def drawn(self) -> int:
-        """Number of draws."""
-        return self.from_prior + sum(m for _, m in self.parts)
-
-    def __add__(self, other: Proposals) -> Proposals:
-        return Proposals(self.parts + other.parts, self.from_prior + other.from_prior)
-
-    def log_counts(self, T: Floats, log_prior: Floats) -> Floats:
-        """Log of draws per volume (k,) at T (k, d), where the prior has these log densities."""
-        found = np.log(self.from_prior) + log_prior
-        for smooth, m in self.parts:
-            found = np.logaddexp(found, np.log(m) + smooth.log_density(T))
-        return np.asarray(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Draws (k, d) of proposals, and the logs (k,) of the weights that mend them."""
-
-    points: Floats
-    logs: Floats
-    proposals: Proposals
-
-    @property
-    def weights(self) -> Floats:
-        """Weights that sum to one."""
-        return tempered(self.logs, 0.0)
-
-    @property
-    def ess(self) -> float:
-        """Effective number of draws."""
-        return float(1.0 / np.sum(self.weights**2))
-
-    def log_evidence(self, log_weight: float = -np.inf) -> float:
-        """Log of the integral of the target, by the draws and, if given, one more point."""
-        total = np.logaddexp.reduce(np.append(self.logs, log_weight))
-        drawn = self.proposals.drawn
-        return float(total + np.log(drawn / (drawn + 1)))
-
-
-def importance_sample(
-    log_likelihood: LogDensity,
-    log_prior: LogDensity,
-    prior_draws: Floats,
-    start: Smoothed,
-    m: int,
-    rounds: int,
-    rng: np.random.Generator,
-) -> Weighted:
-    """Weighted sample of likelihood times prior, by proposals that improve.
-
-    Draws of all rounds are kept, weighted by the mixture of all proposals (Cornuet et al. 2012,
-    adaptive multiple importance sampling).
-
-    Parameters
-    ----------
-    log_likelihood, log_prior : functions (k, d) -> (k,)
-        The log of the prior is -inf outside of its support.
-    prior_draws : array (n, d)
-        To mix into the proposals.
-    start : Smoothed
-        The first proposal.
-    m, rounds : int
-        Draws of each round, and rounds at most.
-    rng : Generator
-    """
-    few = max(int(DEFENSIVE * m), 1)
-    d = start.points.shape[1]
-    T, target, prior, counts = np.empty((0, d)), np.empty(0), np.empty(0), np.empty(0)
-    proposals, proposal = Proposals(), start
-    for left in reversed(range(rounds)):
-        wide = prior_draws[rng.integers(len(prior_draws), size=few)]
-        new = np.vstack([proposal.draw(m - few, rng), wide])
-        there = log_prior(new)
-        new, there = new[np.isfinite(there)], there[np.isfinite(there)]
-        added = Proposals(((proposal, m - few),), few)
-        proposals += added
-        old = np.logaddexp(counts, added.log_counts(T, prior))
-        counts = np.append(old, proposals.log_counts(new, there))
-        T, prior = np.vstack([T, new]), np.append(prior, there)
-        target = np.append(target, there + log_likelihood(new))
-        found = Weighted(T, target - counts, proposals)
-        if left == 0 or found.ess >= ENOUGH_ESS:
-            break
-        weights = tempered(found.logs, LEAST_ESS * m)
-        proposal = proposal_of(T, weights, start.discrete, rng)
-    return found
-
-
-def proposal_of(
-    points: Floats, weights: Floats, discrete: Floats, rng: np.random.Generator
-) -> Smoothed:
-    """Smoothed sample of some of the points, drawn by weight."""
-    if len(points) > PROPOSAL_POINTS:
-        rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
-        rows, times = np.unique(rows, return_counts=True)
-        points, weights = points[rows], times / PROPOSAL_POINTS
-    h = min(WIDER * silverman_factor(weights, points.shape[1]), WIDEST)
-    smooth = Smoothed(points, weights, h, discrete)
-    if points.shape[1] > CLOSE_DIMENSIONS or len(points) <= NEIGHBOURS:
-        return smooth
-    apart = neighbour_distances(smooth.whitened, NEIGHBOURS)
-    return replace(smooth, h=np.clip(CLOSE * apart, NARROWEST_PROPOSAL, WIDEST))
-
-
-def tempered(logs: Floats, least_ess: float) -> Floats:
-    """Weights exp(b logs), summing to one; b = 1, or smaller until enough of them count."""
-    b = 1.0
-    while True:
-        weights = np.exp(b * (logs - logs.max()))
-        weights /= weights.sum()
-        if 1.0 / float(weights @ weights) >= least_ess or b < 1e-6:
-            return np.asarray(weights)
-        b *= 0.7

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator
 from kernelbayes.kernels import Gaussian
 from kernelbayes.ratio import density_ratio
 from kernelbayes.simulation.model import LikelihoodFree, Method, check_options
 from kernelbayes.simulation.posterior import Posterior
 from kernelbayes.simulation.priors import Prior, as_prior
+from kernelbayes.simulation.reading import FEWEST_SIMULATIONS
 from kernelbayes.simulation.scores import Score
 from kernelbayes.simulation.simulators import Simulations, as_observation, simulate
 
@@ -91,6 +93,11 @@ def infer(
         raise TypeError(f"simulator must be a function (theta, rng), got {simulator!r}")
     if not isinstance(rounds, int | np.integer) or rounds < 1:
         raise ValueError(f"rounds must be a positive number, got {rounds!r}")
+    if simulations is not None and not isinstance(simulations, Simulations):
+        raise TypeError(
+            f"simulations must come from simulate(...), got {type(simulations).__name__}; for "
+            "arrays use LikelihoodFree(prior).fit(theta, x)"
+        )
     check_options(method, adjust, score)  # before simulations are made, which takes long
     generator = as_generator(rng)
     read = as_prior(prior)
@@ -99,6 +106,11 @@ def infer(
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
     options["on_failure"] = on_failure
     first = n_simulations if rounds == 1 else max(n_simulations // rounds, 1)
+    if first < FEWEST_SIMULATIONS < n_simulations:
+        raise ValueError(
+            f"{n_simulations} simulations in {rounds} rounds are {first} each; at least "
+            f"{FEWEST_SIMULATIONS} are needed: fewer rounds or more simulations"
+        )
     runs = simulate(
         simulator,
         read,
@@ -112,7 +124,7 @@ def infer(
     seed = int(generator.integers(2**31))
     model = LikelihoodFree(read, method, adjust, score, rng=seed, progress=progress)
     model.fit(runs.theta, runs.x)
-    posterior: Posterior = model.posterior(observed)
+    posterior = _posterior(model, observed, rounds == 1)
     theta, x, failed = runs.theta, runs.x, runs.failed
     proposals: list[tuple[int, float, Posterior]] = []
     for i in range(1, rounds):
@@ -132,9 +144,18 @@ def infer(
         failed += more.failed
         weights = _weights(theta, read, runs.done, proposals)
         model = LikelihoodFree(read, method, adjust, score, rng=seed + i, progress=progress)
-        posterior = model.fit(theta, x, weights).posterior(observed)
+        posterior = _posterior(model.fit(theta, x, weights), observed, i == rounds - 1)
     report = replace(posterior.diagnostics, failed=failed, model=model, simulations=runs)
     return posterior.with_diagnostics(report)
+
+
+def _posterior(model: LikelihoodFree, observed: Floats, last: bool) -> Posterior:
+    """Posterior of a round; only those of the last one may warn."""
+    with warnings.catch_warnings():
+        if not last:
+            warnings.simplefilter("ignore", NumericalWarning)
+        found: Posterior = model.posterior(observed)
+    return found
 
 
 def _weights(

@@ -37,6 +37,8 @@ Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "
 LOCAL = ("linear", "quadratic", "quadratic-scale")
 # The fewest simulations with weight.
 FEWEST = 20
+# With few parameters there is time for a finer regression.
+FEW_PARAMETERS, MORE = 3, {"pairs": 4000, "landmarks": 1000}
 # The most simulations that quadratic regressions are tried with.
 MOST_QUADRATIC = 2000
 # Products of parameters are predicted up to this many parameters, squares beyond.
@@ -90,7 +92,8 @@ class Inverse:
         fixed = np.zeros(P.shape[1], dtype=bool) if discrete is None else discrete
         w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
         if like is None:
-            moments = regress(X, targets(P), rng, weights)
+            more = P.shape[1] <= FEW_PARAMETERS and len(P) > MORE["pairs"]
+            moments = regress(X, targets(P), rng, weights, **(MORE if more else {}))
         else:
             moments = again(like.moments, X, targets(P), weights)
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)

@@ -130,6 +130,15 @@ class Smoothed:
             found[rows] = log_sum(D)
         return np.asarray(found - self._log_volume)
 
+    def log_own(self) -> Floats:
+        """Log of what each point (n,) adds to the density at itself; all are continuous."""
+        h = np.broadcast_to(self.h, len(self.weights))
+        moved = (1.0 - self.shrink) ** 2 * np.einsum("ij,ij->i", self.whitened, self.whitened)
+        c = self.points.shape[1]
+        with np.errstate(divide="ignore"):  # a point without weight adds nothing
+            logs = np.log(self.weights)
+        return np.asarray(logs - c * np.log(h) - 0.5 * moved / h**2 - self._log_volume)
+
     def _log_normal(self, T: Floats) -> Floats:
         Z = self.whiten(T)
         return np.asarray(-0.5 * np.einsum("ij,ij->i", Z, Z) - self._log_volume)

@@ -10,7 +10,7 @@ import scipy.linalg
 Floats = np.ndarray[Any, Any]
 # Added to the squares of the design, relative to their mean, so that equal columns do no harm.
 JITTER = 1e-9
-# No simulation is left out of its own prediction by more than this.
+# Leverages count as at most this.
 MOST_LEVERAGE = 0.9
 # Predicted log variances differ by at most this from that at the observation.
 LOG_RANGE = 4.0
@@ -59,7 +59,8 @@ def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
     root = np.sqrt(w)[:, None]
     A = root * design
     G = scipy.linalg.blas.dsyrk(1.0, A.T, lower=1)
-    G[np.diag_indices_from(G)] += JITTER * np.trace(G) / len(G)
+    slopes = np.arange(1, len(G))  # not the intercept, or constant columns would share it
+    G[slopes, slopes] += JITTER * np.trace(G) / len(G)
     L = scipy.linalg.cholesky(G, lower=True, overwrite_a=True, check_finite=False)
     Q = scipy.linalg.solve_triangular(L, A.T, lower=True, check_finite=False)
     beta = scipy.linalg.solve_triangular(

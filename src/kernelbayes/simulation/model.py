@@ -87,8 +87,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         shares, nearness by data or by what was learned, all adjustments), "likelihood" and, up to
         2000 simulations, "importance" with several bandwidths and all adjustments. "cme":
         conditional embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
-        importance-weighted. "adjusted": near simulations, moved by kernel regression of location
-        and scale. "likelihood": a likelihood learned by kernel regression.
+        importance-weighted. "adjusted": near simulations, moved by a local regression or by
+        kernel regression of location and scale. "likelihood": a likelihood learned by kernel
+        regression.
     adjust : {"auto", "none", "linear", "quadratic", "quadratic-scale", "location", "scale"}
         Regression adjustment on top of "cme", "kbr", "importance" and "adjusted": a kernel
         regression of location, or of location and scale; for "adjusted" also a local one, linear,
@@ -348,5 +349,7 @@ def check_options(method: str, adjust: str, score: str) -> None:
         raise ValueError(f"adjust must be one of {ADJUSTS}, got {adjust!r}")
     if adjust in LOCAL and method in RULES:
         raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
+    if method == "likelihood" and adjust not in ("auto", "none"):
+        raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
     if score not in ("log", "energy"):
         raise ValueError(f"score must be 'log' or 'energy', got {score!r}")

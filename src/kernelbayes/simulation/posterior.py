@@ -149,7 +149,10 @@ class Posterior(Embedding):
         if self.prior is not None and self.prior.simplices:
             raise ValueError("posteriors on a simplex have no density here; use sample or prob")
         points = np.asarray(to_numpy(theta), dtype=float)
-        points = points.reshape(-1, np.shape(self.points)[1])
+        d = int(np.shape(self.points)[1])
+        if points.size % d or (points.ndim == 2 and points.shape[1] != d):
+            raise ValueError(f"theta has shape {points.shape}, the posterior {d} parameters")
+        points = points.reshape(-1, d)
         inside = (
             np.ones(len(points), dtype=bool) if self.prior is None else self.prior.inside(points)
         )

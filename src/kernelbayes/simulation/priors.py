@@ -261,6 +261,8 @@ def _read(prior: Any) -> Prior:
     """Prior of one source, without names and bounds."""
     if isinstance(prior, Prior):
         return prior
+    if prior is None:
+        raise TypeError("there is no prior: a scipy.stats distribution, a list of them, or draws")
     if isinstance(prior, Mapping) and not _holds_numbers(list(prior.values())):
         return _joined(list(prior.values()), tuple(str(name) for name in prior))
     if isinstance(prior, list | tuple) and not _holds_numbers(prior):

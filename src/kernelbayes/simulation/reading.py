@@ -80,6 +80,10 @@ def _normalised(weights: Any, ok: Floats) -> Floats:
     w = np.asarray(to_numpy(weights), dtype=float)
     if w.shape != ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
         raise ValueError(f"weights must be {len(ok)} finite numbers, zero or larger")
-    if w[ok].sum() <= 0:
-        raise ValueError("all simulations have weight zero")
+    nothing = np.sum(w[ok] == 0)
+    if np.sum(ok) - nothing < FEWEST_SIMULATIONS:
+        raise ValueError(
+            f"{nothing} of {np.sum(ok)} simulations have weight zero; at least "
+            f"{FEWEST_SIMULATIONS} must count"
+        )
     return np.asarray(w[ok] / w[ok].sum())

@@ -168,6 +168,8 @@ def simulate(
     start = 0 if resume is None else resume.done
     if caller.vectorized and n > start:
         start -= start % BLOCK  # a batch that was cut short by n is done again in full
+    if n_jobs == 0:
+        raise ValueError("n_jobs must be a number of processes, or -1 for one on each core")
     run = Run(caller, source, entropy, n, n_jobs)
     if start < n and n_jobs != 1:
         run.check_streams()

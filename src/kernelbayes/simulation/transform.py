@@ -29,6 +29,7 @@ Floats = np.ndarray[Any, Any]
 HEAVY = 4.0
 # Beyond this many scales distances grow like their logarithm.
 FAR = 10.0
+MOST = 1e300
 # Random features of the rows of an iid data set.
 ROW_FEATURES = 100
 
@@ -45,18 +46,24 @@ class Columns:
     def of(cls, X: Floats) -> Columns:
         """Fit to a table; a constant column keeps its units."""
         low, centre, high = np.quantile(X, [0.16, 0.5, 0.84], axis=0)
-        spread = np.where(high > low, (high - low) / 2.0, X.std(axis=0))
-        scale = np.where(spread > 0, spread, 1.0)
-        far = np.quantile(np.abs(X - centre) / scale, 0.99, axis=0)
+        with np.errstate(over="ignore"):  # of squares, in columns that may not need them
+            spread = np.where(high > low, (high - low) / 2.0, X.std(axis=0))
+        scale = np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
+        far = np.quantile(np.abs(_scales(X, centre, scale)), 0.99, axis=0)
         return cls(centre, scale, far > HEAVY)
 
     def __call__(self, X: Floats) -> Floats:
         """Standardise a table (n, p)."""
-        U = (X - self.centre) / self.scale
+        U = _scales(X, self.centre, self.scale)
         near = np.clip(U, -FAR, FAR)
-        return np.where(
-            self.heavy, np.arcsinh(3.0 * U) / np.arcsinh(3.0), near + np.arcsinh(U - near)
-        )
+        squeezed = np.arcsinh(3.0 * U) / np.arcsinh(3.0)
+        return np.asarray(np.where(self.heavy, squeezed, near + np.arcsinh(U - near)))
+
+
+def _scales(X: Floats, centre: Floats, scale: Floats) -> Floats:
+    """Distances (n, p) from the centre in scales, finite also where a simulation exploded."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((X - centre) / scale, -MOST, MOST))
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from kernelbayes.embedding import embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.kernels import Gaussian
 from kernelbayes.rules import BayesMethod
-from kernelbayes.simulation.forward import (
-    Forward,
+from kernelbayes.simulation.forward import Forward
+from kernelbayes.simulation.inverse import Inverse, Recipe
+from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, best_smoothing, heaviest
+from kernelbayes.simulation.priors import Prior
+from kernelbayes.simulation.sampling import (
     LogDensity,
     Weighted,
     importance_sample,
     proposal_of,
     tempered,
 )
-from kernelbayes.simulation.inverse import Inverse, Recipe
-from kernelbayes.simulation.kde import Sample, Smoothed, Smoothing, best_smoothing, heaviest
-from kernelbayes.simulation.priors import Prior
 from kernelbayes.simulation.transform import Space
 
 Floats = np.ndarray[Any, Any]
@@ -150,13 +150,25 @@ class Learner:
     def _inside(self, points: Floats, weights: Floats) -> Sample:
         """Points within the prior's support; if hardly any are, all of them, moved to its edge."""
         low, high = self.support
-        inside = np.all((points >= low) & (points <= high), axis=1)
+        inside = self._in_support(points)
+        if self._has_shape:
+            inside &= np.isfinite(self.log_prior(points))
         total = np.sum(np.abs(weights))
         if np.all(inside) or np.sum(np.abs(weights[inside])) < LEAST_INSIDE * total:
             return np.clip(points, low, high), weights
         kept = weights[inside]
         mass = kept.sum()
         return points[inside], kept * (weights.sum() / mass if mass > 0 else 1.0)
+
+    def _in_support(self, points: Floats) -> Floats:
+        low, high = self.support
+        return np.asarray(np.all((points >= low) & (points <= high), axis=1))
+
+    @cached_property
+    def _has_shape(self) -> bool:
+        """Whether the support may be other than a box: only a joint density tells."""
+        joint = self.prior is not None and not self.prior.has_marginals
+        return joint and self.has_density
 
     @cached_property
     def support(self) -> tuple[Floats, Floats]:
@@ -209,15 +221,16 @@ class Learner:
             if not self.has_density:  # to correct a proposal by: the prior's draws are the proposal
                 drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
                 weights = tempered(log_likelihood(drawn), 0.0)
-                if 1.0 / float(weights @ weights) >= ENOUGH_PRIOR or not self._smooth_prior:
+                shares = np.bincount(self._copies[: len(drawn)], weights)
+                if 1.0 / float(shares @ shares) >= ENOUGH_PRIOR or not self._smooth_prior:
                     yield drawn, weights
                     continue
-                log_prior = self.prior_density.log_density
+                log_prior = self._log_smoothed_prior
             yield importance_sample(
                 log_likelihood,
                 log_prior,
                 self.prior_draws,
-                proposal_of(*start, self.discrete, rng),
+                proposal_of(*start, self.discrete, rng)[0],
                 QUICK_DRAWS if quick else DRAWS,
                 QUICK_ROUNDS if quick else ROUNDS,
                 rng,
@@ -276,10 +289,25 @@ class Learner:
     def prior_density(self) -> Smoothed:
         """The prior's draws, smoothed."""
         assert self.prior_draws is not None
-        points = self.prior_draws[:SMOOTHED_DRAWS]
-        equal = np.full(len(points), 1.0 / len(points))
-        how = best_smoothing(points, equal, np.random.default_rng(0))
-        return Smoothed.by(points, equal, how, self.discrete)
+        # Draws with replacement have copies, under which each other would be likeliest unsmoothed.
+        copies = self._copies[:SMOOTHED_DRAWS]
+        _, first, times = np.unique(copies, return_index=True, return_counts=True)
+        points, weights = self.prior_draws[first], times / len(copies)
+        how = best_smoothing(points, weights, np.random.default_rng(0))
+        return Smoothed.by(points, weights, how, self.discrete)
+
+    @cached_property
+    def _copies(self) -> Floats:
+        """Numbers (n,) of the prior's draws in order of appearance; copies have the same."""
+        assert self.prior_draws is not None
+        _, first, number = np.unique(
+            self.prior_draws, axis=0, return_index=True, return_inverse=True
+        )
+        return np.argsort(np.argsort(first))[number.ravel()]
+
+    def _log_smoothed_prior(self, P: Floats) -> Floats:
+        """Log density (n,) of the smoothed prior within its support."""
+        return np.where(self._in_support(P), self.prior_density.log_density(P), -np.inf)
 
     def log_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the prior at coordinates (n, d)."""
