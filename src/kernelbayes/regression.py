@@ -113,11 +113,13 @@ def regress(
     updates: int = UPDATES,
     pairs: int = CHOICE_PAIRS,
     landmarks: int = LANDMARKS,
+    finest: float = FINEST,
 ) -> Regression:
     """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
 
-    Bandwidth, ridge and metric are chosen on so many pairs. More landmarks than usual are used when
-    bandwidth and metric have been chosen.
+    Bandwidth, ridge and metric are chosen on so many pairs; bandwidths smaller than usual are tried
+    down to ``finest`` median distances. More landmarks than usual are used when bandwidth and
+    metric have been chosen.
     """
     subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
@@ -127,7 +129,7 @@ def regress(
     scales: tuple[float, ...] = SCALES
     for i in range(updates + 1):
         fits = [_at(Xs, Ys, metric, s, w) for s in scales]
-        while fits[0].error == min(fit.error for fit in fits) and scales[0] > FINEST:
+        while fits[0].error == min(fit.error for fit in fits) and scales[0] > finest:
             scales = (scales[0] / 2.0, *scales)  # the best at the edge: further
             fits.insert(0, _at(Xs, Ys, metric, scales[0], w))
         at = int(np.argmin([fit.error for fit in fits]))
