@@ -207,7 +207,8 @@ def _climb(score: Callable[[Smoothing], float], grid: list[Smoothing]) -> tuple[
     step = 1 if scores[at + 1] > scores[at - 1] else -1
     at = max(scores, key=lambda i: scores[i])
     while 0 <= at + step < len(grid):
-        scores[at + step] = score(grid[at + step])
+        if at + step not in scores:
+            scores[at + step] = score(grid[at + step])
         if scores[at + step] <= scores[at]:
             break
         at += step

@@ -29,6 +29,7 @@ Floats = np.ndarray[Any, Any]
 HEAVY = 4.0
 # Beyond this many scales distances grow like their logarithm.
 FAR = 10.0
+# The largest distance in scales, so that twice that is finite.
 MOST = 1e300
 # Random features of the rows of an iid data set.
 ROW_FEATURES = 100

@@ -275,10 +275,7 @@ class Learner:
     @property
     def has_density(self) -> bool:
         """Whether the prior has a density that proposals can be corrected by."""
-        prior = self.prior
-        if prior is None or prior.simplices or np.any(prior.discrete):
-            return False
-        return prior.has_density
+        return self.prior is not None and self.prior.has_density and self._smooth_prior
 
     @property
     def _smooth_prior(self) -> bool:
