@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_limits
 from timing import interleaved, threads, verdict
 
 from kernelbayes import Gaussian
-from kernelbayes.features import partial_cholesky
-from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.gram import Dense, LowRank
+from kernelbayes.gram.features import partial_cholesky
 
 RIDGE, RANK = 1e-2, 100
 

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from timing import interleaved, threads, verdict
 
 from kernelbayes import ConditionalEmbedding, Gaussian, bayes_rule, embed
-from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.gram import Dense, LowRank
 
 BAR = 20.0
 ETA, LAMBDA, DELTA = 1e-5, 1e-2, 1e-4  # on our scale

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import kernelbayes as kb
-from kernelbayes.calibration import calibrate
+from kernelbayes.select.calibration import calibrate
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=800)

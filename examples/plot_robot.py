@@ -9,9 +9,9 @@ end of the corridor. ``kernelbayes demo`` tells the whole story, with numbers an
 """
 
 import kernelbayes as kb
-from kernelbayes.canvas import subplots
 from kernelbayes.demo.drive import Drive
 from kernelbayes.demo.pictures import draw_plan, place_density
+from kernelbayes.plot.canvas import subplots
 
 labelled, seen = Drive.simulated(600, rng=0), Drive.simulated(40, rng=1, room="a")
 print("frames", labelled.X.shape, "and states (x, y, cos, sin)", labelled.Z.shape)

@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.transform import Rotation as SpatialRotation
 
 import kernelbayes as kb
-from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.gram import Dense, LowRank
 
 KINDS = ["strict", pytest.param("torch", marks=pytest.mark.torch)]
 each_kind = pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ from kernelbayes.compare.hsic import Pairs, variable
 from kernelbayes.compare.large import paired_values
 from kernelbayes.compare.samples import TwoSamples
 from kernelbayes.compare.series import memory, multipliers
-from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.gram import Dense, LowRank
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -8,7 +8,7 @@ from scipy.spatial.transform import Rotation as SpatialRotation
 from scipy.stats import norm
 
 import kernelbayes as kb
-from kernelbayes.decode.simplex import project_simplex
+from kernelbayes.embedding.simplex import project_simplex
 
 N = 4000
 

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 import kernelbayes as kb
-from kernelbayes.calibration import calibrate, left_out_weights
-from kernelbayes.decode.simplex import PATH, project_simplex
+from kernelbayes.embedding.simplex import PATH, project_simplex
+from kernelbayes.select.calibration import calibrate, left_out_weights
 
 seeds = st.integers(0, 10_000)
 OPTIONS = ["projected", "rearranged", "clipped", "raw"]

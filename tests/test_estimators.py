@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import kernelbayes as kb
-from kernelbayes.linalg import Dense
+from kernelbayes.gram import Dense
 
 METHODS = ["importance", "original"]
 each_method = pytest.mark.parametrize("method", METHODS)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 import kernelbayes as kb
-from kernelbayes import features, laws
+from kernelbayes import laws
+from kernelbayes.gram import features
 from strategies import vectors
 
 X = np.random.default_rng(0).normal(size=(40, 2))

@@ -9,7 +9,7 @@ import pytest
 from scipy.spatial.transform import Rotation as SpatialRotation
 
 import kernelbayes as kb
-from kernelbayes.linalg import Dense, LowRank
+from kernelbayes.gram import Dense, LowRank
 
 pytestmark = pytest.mark.torch
 

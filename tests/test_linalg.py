@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelbayes import NumericalWarning
-from kernelbayes.linalg import RESCUE_BOUND, Dense, LowRank
+from kernelbayes.gram import RESCUE_BOUND, Dense, LowRank
 from oracles import ridge_solve, signed_solve, weighted_solve
 
 SOLVERS = {

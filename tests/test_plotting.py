@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.plotting import FIRST, SECOND, plot_witness
+from kernelbayes.embedding.witness import FIRST, SECOND, plot_witness
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import kernelbayes as kb
-from kernelbayes.linalg import grams
+from kernelbayes.gram import grams
 from kernelbayes.select import rescaled
 
 RNG = np.random.default_rng(0)

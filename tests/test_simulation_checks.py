@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from kernelbayes import Gaussian, NumericalWarning, embed
-from kernelbayes.simulation.checks import coverage, posterior_predictive, sbc
-from kernelbayes.simulation.pictures import pair_plot
-from kernelbayes.simulation.uniformity import coverage_pvalues, ranks_among, uniform_pvalues
+from kernelbayes.likelihood_free.checks import coverage, posterior_predictive, sbc
+from kernelbayes.likelihood_free.pictures import pair_plot
+from kernelbayes.likelihood_free.uniformity import coverage_pvalues, ranks_among, uniform_pvalues
 
 mpl.use("Agg")
 

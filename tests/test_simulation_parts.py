@@ -7,18 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import NumericalWarning
-from kernelbayes.regression import (
-    FOLDS,
-    Basis,
-    again,
-    refit,
-    regress,
-    reweighted,
-    squared_distances,
-)
-from kernelbayes.simulation.forward import Forward, Noise
-from kernelbayes.simulation.inverse import Inverse, Recipe, targets
-from kernelbayes.simulation.kde import (
+from kernelbayes.likelihood_free.forward import Forward, Noise
+from kernelbayes.likelihood_free.inverse import Inverse, Recipe, targets
+from kernelbayes.likelihood_free.kde import (
     SMOOTHING,
     Smoothed,
     Smoothing,
@@ -28,11 +19,20 @@ from kernelbayes.simulation.kde import (
     local_shares,
     log_sum,
 )
-from kernelbayes.simulation.local import local_regression
-from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.sampling import importance_sample, proposal_of, tempered
-from kernelbayes.simulation.scores import LEAST_SHARE, STRAY, Judge
-from kernelbayes.simulation.transform import Columns, Data, Space
+from kernelbayes.likelihood_free.local import local_regression
+from kernelbayes.likelihood_free.priors import as_prior
+from kernelbayes.likelihood_free.sampling import importance_sample, proposal_of, tempered
+from kernelbayes.likelihood_free.scores import LEAST_SHARE, STRAY, Judge
+from kernelbayes.likelihood_free.transform import Columns, Data, Space
+from kernelbayes.select.regression import (
+    FOLDS,
+    Basis,
+    again,
+    refit,
+    regress,
+    reweighted,
+    squared_distances,
+)
 
 FREE = np.zeros(1, dtype=bool)
 

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from kernelbayes import NumericalWarning
-from kernelbayes.simulation.calling import Seed, inspect_simulator
-from kernelbayes.simulation.priors import as_prior
-from kernelbayes.simulation.running import BLOCK
-from kernelbayes.simulation.simulators import as_observation, simulate
+from kernelbayes.likelihood_free.calling import Seed, inspect_simulator
+from kernelbayes.likelihood_free.priors import as_prior
+from kernelbayes.likelihood_free.running import BLOCK
+from kernelbayes.likelihood_free.simulators import as_observation, simulate
 
 PRIOR = [stats.norm(0, 1), stats.uniform(0, 1)]
 THETA = np.random.default_rng(0).uniform(size=(3, 2))

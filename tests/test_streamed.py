@@ -5,7 +5,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes import arrays
-from kernelbayes.linalg import Dense, Factored, LowRank, Streamed, gram, grams
+from kernelbayes.gram import Dense, Factored, LowRank, Streamed, gram, grams
 
 RNG = np.random.default_rng(0)
 N, RANK = 23, 6  # neither divides the other: the last block is a short one

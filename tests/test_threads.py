@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernelbayes import Gaussian
 from kernelbayes.arrays import SMALL_WORK, threads_for
-from kernelbayes.linalg import Dense
+from kernelbayes.gram import Dense
 
 
 def blas_threads():

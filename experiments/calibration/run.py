@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernelbayes import ConditionalEmbedding, KernelBayesRule, tune
-from kernelbayes.calibration import calibrate
+from kernelbayes.select.calibration import calibrate
 
 HERE = Path(__file__).parent
 N, TESTS = 1000, 200

@@ -16,7 +16,7 @@ from kernelbayes import (
     LikelihoodFree,
     pivoted_cholesky,
 )
-from kernelbayes.simulation.abc import epanechnikov, local_linear
+from kernelbayes.likelihood_free.abc import epanechnikov, local_linear
 
 COLUMNS = ("d", "run", "method", "n", "setting", "error", "seconds", "rank x", "rank z")
 FRACTIONS = (0.3, 0.1, 0.03, 0.01, 0.001, 0.0001)

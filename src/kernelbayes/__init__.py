@@ -1,8 +1,7 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import laws, plotting, tuning  # noqa: F401 (registers what tune can do)
+from kernelbayes import laws
 from kernelbayes.arrays import NumericalWarning
-from kernelbayes.calibration import Calibration, calibrate
 from kernelbayes.compare import (
     KernelTestResult,
     ci_test,
@@ -12,12 +11,11 @@ from kernelbayes.compare import (
     mmd_test,
 )
 from kernelbayes.compression import Compressed, Resampled, compress, herd, resample, thin
-from kernelbayes.conditional import ConditionalEmbedding
-from kernelbayes.decode import Mixture
-from kernelbayes.discrepancy import mmd, mmd2
 from kernelbayes.embedding import Batch, Embedding, embed
+from kernelbayes.embedding.decoding import Mixture
+from kernelbayes.embedding.discrepancy import mmd, mmd2
+from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.filters import (
     Beliefs,
     FilterState,
@@ -26,7 +24,7 @@ from kernelbayes.filters import (
     KernelMonteCarloFilter,
     StepInfo,
 )
-from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.kernels import (
     Custom,
     Delta,
@@ -49,10 +47,7 @@ from kernelbayes.kernels import (
     Trace,
     Warped,
 )
-from kernelbayes.ratio import DensityRatio, density_ratio
-from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
-from kernelbayes.select import tune
-from kernelbayes.simulation import (
+from kernelbayes.likelihood_free import (
     LikelihoodFree,
     Posterior,
     Posteriors,
@@ -67,6 +62,11 @@ from kernelbayes.simulation import (
     sbc,
     simulate,
 )
+from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
+from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.ratio import DensityRatio, density_ratio
+from kernelbayes.select import tune
+from kernelbayes.select.calibration import Calibration, calibrate
 
 __version__ = "0.1.0.dev0"
 
@@ -155,5 +155,4 @@ __all__ = [
     # the rest
     "NumericalWarning",
     "laws",
-    "plotting",
 ]

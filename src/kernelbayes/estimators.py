@@ -35,16 +35,11 @@ from kernelbayes.arrays import (
     is_frame,
     namespace,
 )
-from kernelbayes.conditional import (
-    ConditionalEmbedding,
-    default_kernel,
-)
 from kernelbayes.embedding import Batch, Embedding, MeanElement, embed
-from kernelbayes.features import nystrom
-from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.gram import Factored, check_ridge
+from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.linalg import Factored, check_ridge
-from kernelbayes.ratio import Method, density_ratio, kulsif_ridge
 from kernelbayes.rules import (
     BayesMethod,
     Form,
@@ -55,6 +50,11 @@ from kernelbayes.rules import (
     turn,
     usable_weights,
 )
+from kernelbayes.rules.conditional import (
+    ConditionalEmbedding,
+    default_kernel,
+)
+from kernelbayes.rules.ratio import Method, density_ratio, kulsif_ridge
 
 # Weights that sum to less than this say nothing: to divide by it would magnify rounding.
 LEAST_MASS = 1e-8
@@ -105,7 +105,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     error of E[z | x] on left-out pairs re-weighted by the density ratio, which itself is chosen
     first, by KuLSIF's score), "rkhs" (the same in the RKHS of z) or "marginal" (KBR13 section 4.2:
     the posterior averaged over left-out x against the marginal of left-out z). See
-    :mod:`kernelbayes.tuning`.
+    :mod:`kernelbayes.select.rule`.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Array, Points, count, epsilon, namespace, take, to_float, to_numpy
-from kernelbayes.discrepancy import mmd2
 from kernelbayes.embedding import Embedding, embed
+from kernelbayes.embedding.discrepancy import mmd2
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
 
 

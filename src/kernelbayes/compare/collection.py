@@ -12,8 +12,8 @@ from kernelbayes.arrays import Points, concatenate, count, take, to_numpy
 from kernelbayes.compare.nulls import check_pairs, check_sizes, kernel_list, pooled_kernel
 from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
-from kernelbayes.conditional import default_kernel
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import rescaled
 
 # Points on which the range of distances is measured.

@@ -52,11 +52,11 @@ from kernelbayes.compare.results import (
     effect_of,
     power_of,
 )
-from kernelbayes.conditional import default_kernel
-from kernelbayes.features import partial_cholesky
+from kernelbayes.gram import Dense, LowRank
+from kernelbayes.gram.features import partial_cholesky
+from kernelbayes.gram.loo import loo_errors, loo_subset, on_vectors, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import Dense, LowRank
-from kernelbayes.loo import loo_errors, loo_subset, on_vectors, ridge_grid
+from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import rescaled
 
 # Multiples of the bandwidth of z from which each regression chooses. The wide ones are close to

@@ -52,9 +52,9 @@ from kernelbayes.compare.results import (
     power_of,
 )
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
-from kernelbayes.conditional import default_kernel
+from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import Dense
+from kernelbayes.rules.conditional import default_kernel
 
 
 def hsic_test(

@@ -44,6 +44,7 @@ from kernelbayes.compare.results import (
     relative_effect,
 )
 from kernelbayes.compare.sums import Pooled
+from kernelbayes.gram import Dense
 from kernelbayes.kernels import (
     Gaussian,
     Kernel,
@@ -54,7 +55,6 @@ from kernelbayes.kernels import (
     Scaled,
     Sum,
 )
-from kernelbayes.linalg import Dense
 
 # Points of a block unless given: large enough for most of the power, small enough to stay linear.
 MOST_IN_BLOCK = 64

@@ -31,10 +31,10 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.compare.results import TIES, Floats
-from kernelbayes.conditional import default_kernel
-from kernelbayes.features import partial_cholesky
+from kernelbayes.gram import Dense, Gram, LowRank, gram
+from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import Dense, Gram, LowRank, gram
+from kernelbayes.rules.conditional import default_kernel
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 # Relative trace error up to which a pivoted Cholesky factor stands for a Gram matrix. It moves a

@@ -29,7 +29,7 @@ from kernelbayes.compare.results import (
     power_of,
     relative_effect,
 )
-from kernelbayes.features import fourier, nystrom
+from kernelbayes.gram.features import fourier, nystrom
 from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
 
 GROUPS = 32

@@ -44,8 +44,8 @@ from kernelbayes.compare.results import (
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.compare.sums import Pooled, jackknife_error
 from kernelbayes.embedding import Embedding
+from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import Dense, Gram, LowRank
 
 
 @dataclass(frozen=True, eq=False)

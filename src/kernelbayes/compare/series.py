@@ -19,7 +19,7 @@ from scipy.signal import lfilter
 
 from kernelbayes.compare.nulls import centred, centred_factor
 from kernelbayes.compare.results import Floats
-from kernelbayes.linalg import Dense, Gram
+from kernelbayes.gram import Dense, Gram
 
 BlockLength = float | Literal["auto"] | None
 # Beyond this correlation a series is too close to a random walk for any bootstrap.

@@ -21,7 +21,7 @@ import numpy as np
 
 from kernelbayes.arrays import threads_for
 from kernelbayes.compare.results import Floats
-from kernelbayes.linalg import Factored, Gram
+from kernelbayes.gram import Factored, Gram
 
 
 @dataclass(frozen=True)

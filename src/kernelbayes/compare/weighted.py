@@ -31,8 +31,8 @@ from kernelbayes.compare.results import (
 )
 from kernelbayes.compare.samples import positive_weights
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
+from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import Dense, LowRank
 
 
 def hsic(

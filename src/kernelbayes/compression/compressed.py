@@ -12,7 +12,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import Array, Points, count, like, namespace, take, to_numpy
 from kernelbayes.compression.problem import METHODS, Method, Problem, problem
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.herding import (
     Rows,
     Vector,

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelbayes.arrays import NumericalWarning, Points, count, like, to_float, to_numpy
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gaussian import GaussianEmbedding
+from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.herding import (
     Rows,
     Vector,

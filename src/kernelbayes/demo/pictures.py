@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes
 from kernelbayes.demo.building import DEPTH, WIDTH, Floats, walls
 from kernelbayes.demo.drive import Drive
 from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs
 from kernelbayes.kernels import Gaussian
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes
 
 MOMENTS = (0, 8, 16, 40)  # frames of which the picture shows the belief
 BLUR = 0.25  # metres, bandwidth of the densities

@@ -36,7 +36,6 @@ from kernelbayes.arrays import (
     take,
     threads_for,
 )
-from kernelbayes.conditional import ConditionalEmbedding, default_kernel
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, normalised
 from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
@@ -44,9 +43,10 @@ from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import update_ridge
 from kernelbayes.filters.sequences import Training, aligned, check_kernels, is_many, join, unstacked
 from kernelbayes.filters.updating import Updating
+from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.linalg import check_ridge
 from kernelbayes.rules import BayesMethod, as_prior
+from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 
 Ridge = float | Literal["loo"]
 

@@ -22,10 +22,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import as_vectors, count, to_numpy
-from kernelbayes.calibration import Calibration
-from kernelbayes.decode.regions import ROUNDING, rearranged
+from kernelbayes.embedding.regions import ROUNDING, rearranged
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.holdout import Part, cut, learn
+from kernelbayes.select.calibration import Calibration
 
 # What was learned from all sequences and stays when a part is left out.
 CHOSEN = ("kernel_x", "kernel_z", "kernel_u", "prior_ridge", "transition_ridge", "ridge")

@@ -35,11 +35,11 @@ from kernelbayes.arrays import (
     solve_triangular,
     take,
 )
-from kernelbayes.features import Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.filters.beliefs import normalised
 from kernelbayes.filters.sequences import Index
+from kernelbayes.gram import factor_with_ridge
+from kernelbayes.gram.features import Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.linalg import factor_with_ridge
 
 # Relative trace error at which a factor stands for the exact Gram matrix.
 EXACT = 1e-12

@@ -49,7 +49,6 @@ from kernelbayes.arrays import (
     threads_for,
 )
 from kernelbayes.compression import resample, thin
-from kernelbayes.conditional import ConditionalEmbedding, default_kernel
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normalised
 from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
@@ -57,10 +56,11 @@ from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
 from kernelbayes.filters.sequences import as_points, check_kernels, is_many, unstacked
 from kernelbayes.filters.updating import Updating
+from kernelbayes.gram import check_ridge
 from kernelbayes.herding import rows_of
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.linalg import check_ridge
 from kernelbayes.rules import BayesMethod, choose_ridge
+from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 
 Ridge = float | Literal["loo"]
 

@@ -27,14 +27,14 @@ from kernelbayes.arrays import (
     take,
     to_numpy,
 )
-from kernelbayes.conditional import nearest_similarity
-from kernelbayes.features import Fourier, Landmarks, nystrom, pivoted_cholesky
+from kernelbayes.gram import Dense, Factored, Gram, LowRank, gram
+from kernelbayes.gram.features import Fourier, Landmarks, nystrom, pivoted_cholesky
+from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial, Warped
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
 from kernelbayes.kernels.stationary import Periodic, _Bandwidth
-from kernelbayes.linalg import Dense, Factored, Gram, LowRank, gram
-from kernelbayes.loo import loo_subset
 from kernelbayes.rules import BayesMethod, turn
+from kernelbayes.rules.conditional import nearest_similarity
 
 # Patterns of missing coordinates whose Gram matrices are kept.
 PATTERNS = 64

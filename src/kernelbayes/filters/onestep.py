@@ -14,8 +14,8 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import eigh, like, namespace, take, to_numpy
+from kernelbayes.gram.loo import exact_features, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
-from kernelbayes.loo import exact_features, ridge_grid, score_targets
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import as_array, as_vectors, to_numpy
-from kernelbayes.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
 from kernelbayes.filters.tables import is_categorical, names_of, probabilities, split
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
 
 # Ellipses drawn along a track, at equal distances in time.
 ELLIPSES = 25

@@ -1,7 +1,7 @@
 r"""Bandwidths of observations, one for each dimension, learned from pairs (x, z).
 
 Some columns of x say much about the state, others little or nothing. How much is learned by
-regressing the features of z on standardised x (:mod:`kernelbayes.regression`): what the features
+regressing the features of z on standardised x (:mod:`~kernelbayes.select.regression`): what they
 predict is the embedding of z given x, so that states of any kind will do, and columns that tell
 several places apart count, even if the mean of z hardly moves with them. With M, the average outer
 product of the gradients,
@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernelbayes.arrays import Array, Points, as_vectors, count, take, to_numpy
-from kernelbayes.features import nystrom
+from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.regression import regress
+from kernelbayes.select.regression import regress
 
 # Pairs that are looked at, and features of z that are predicted, at most.
 PAIRS = 2000

@@ -21,10 +21,10 @@ from kernelbayes.arrays import (
     is_frame,
     take,
 )
+from kernelbayes.gram.loo import on_vectors
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
 from kernelbayes.kernels.stationary import Periodic
-from kernelbayes.loo import on_vectors
 
 Index = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.features import Fourier, Landmarks
+from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import Delta, Kernel, Parts
 
 if TYPE_CHECKING:

@@ -44,14 +44,13 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes.arrays import NumericalWarning, Rng, as_vectors, concatenate, to_numpy
-from kernelbayes.conditional import default_kernel
-from kernelbayes.features import Fourier, Landmarks
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.observation import split_missing
 from kernelbayes.filters.racing import Races, Setting, Trial
 from kernelbayes.filters.relevance import per_dimension
+from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import (
     Gaussian,
     Kernel,
@@ -60,6 +59,7 @@ from kernelbayes.kernels import (
     RationalQuadratic,
     Warped,
 )
+from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import progress_bar, rescaled, tune
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kernelbayes.arrays import Array, Points, namespace, take
-from kernelbayes.calibration import Calibration
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, StepInfo, cut_off, normalised
 from kernelbayes.filters.calibrated import calibration_of
@@ -13,6 +12,7 @@ from kernelbayes.filters.dynamics import Dynamics
 from kernelbayes.filters.loops import Looping
 from kernelbayes.filters.runs import Step
 from kernelbayes.kernels import Kernel
+from kernelbayes.select.calibration import Calibration
 
 
 class Updating(Looping):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import BLOCK_ENTRIES, Points, count, row_blocks, take, to_numpy
-from kernelbayes.features import partial_cholesky
+from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.kernels import Kernel
 
 Vector = np.ndarray[Any, Any]

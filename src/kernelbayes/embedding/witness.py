@@ -1,0 +1,143 @@
+"""Pictures of embeddings. Needs matplotlib, the extra ``plot``, imported only when drawing.
+
+Every function draws into one matplotlib axes, its own or one you pass, and returns it; saving and
+showing is yours. Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.embedding import Batch, Embedding, MeanElement, check_same_kernel
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes, subplots
+
+__all__ = ["FIRST", "NEUTRAL", "SECOND", "new_axes", "plot_witness"]
+
+# Ticks of a rug: beyond this many points, evenly spaced ones of the ordered sample.
+RUG = 400
+
+
+def plot_witness(
+    mu: MeanElement,
+    nu: MeanElement,
+    grid: Any = None,
+    ax: Any = None,
+    *,
+    labels: tuple[str, str] = ("first", "second"),
+) -> Any:
+    r"""Draw two embeddings on the line and the witness function of their difference.
+
+    .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)
+
+    Positive where the first distribution has more mass, negative where the second has; its RKHS
+    norm is the MMD. All three curves are in units of the higher embedding's peak; where the
+    difference is small the witness is magnified, and the legend says how much.
+
+    Parameters
+    ----------
+    mu, nu : Embedding or GaussianEmbedding
+        Of one kernel, over scalar points.
+    grid : array (n,), optional
+        Where to evaluate; 400 points over both samples and a tenth beyond unless given.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure unless given.
+    labels : (str, str)
+        Names of the two distributions.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from kernelbayes import Gaussian, embed
+    >>> from kernelbayes.embedding.witness import plot_witness
+    >>> k = Gaussian(1.0)
+    >>> ax = plot_witness(embed([0.0, 1.0], k), embed([2.0, 3.0], k))  # doctest: +SKIP
+    """
+    check_same_kernel(mu, nu)
+    samples = [_scalars(mu), _scalars(nu)]
+    x = _grid(samples) if grid is None else to_numpy(as_vectors(grid, "grid"))
+    if x.shape[1] != 1:
+        raise ValueError(f"plot_witness draws on a line: grid must be (n,), got {x.shape}")
+    values = [np.asarray(to_numpy(m(x)), dtype=float) for m in (mu, nu)]
+    unit = max(float(np.abs(v).max()) for v in values) or 1.0
+    first, second = (v / unit for v in values)
+    witness = first - second
+    factor = _magnification(float(np.abs(witness).max()))
+
+    ax = subplots() if ax is None else ax
+    x = x[:, 0]
+    scaled = factor * witness
+    ax.fill_between(x, scaled, 0.0, where=scaled >= 0, color=FIRST, alpha=0.25, lw=0)
+    ax.fill_between(x, scaled, 0.0, where=scaled <= 0, color=SECOND, alpha=0.25, lw=0)
+    ax.axhline(0.0, color=NEUTRAL, lw=0.8)
+    ax.plot(x, first, color=FIRST, lw=2.0, label=labels[0])
+    ax.plot(x, second, color=SECOND, lw=2.0, ls="--", label=labels[1])
+    magnified = "" if factor == 1 else f" (× {factor:g})"
+    ax.plot(x, scaled, color=NEUTRAL, lw=1.5, label=f"witness: difference{magnified}")
+    _rugs(ax, samples, floor=min(0.0, float(scaled.min())))
+    ax.set_xlim(x.min(), x.max())
+    ax.set_xlabel(_axis_name(mu, nu))
+    ax.set_ylabel("mean embedding (peak = 1)")
+    ax.legend(frameon=False)
+    bare(ax)
+    return ax
+
+
+def _scalars(mu: MeanElement) -> np.ndarray[Any, Any] | None:
+    """Ordered scalar points of an embedding; None for one known in closed form."""
+    if isinstance(mu, Batch):
+        raise TypeError("plot_witness draws single embeddings; index the batch first: batch[0]")
+    if not isinstance(mu, Embedding):
+        return None
+    try:
+        points = to_numpy(as_vectors(mu.points, "points"))
+    except TypeError as error:
+        raise TypeError("plot_witness draws scalar points, and these are not numbers") from error
+    if points.shape[1] != 1:
+        raise ValueError(
+            f"plot_witness draws on a line, but the points have {points.shape[1]} dimensions; "
+            "embed one column"
+        )
+    return np.sort(np.asarray(points[:, 0], dtype=float))
+
+
+def _grid(samples: list[np.ndarray[Any, Any] | None]) -> np.ndarray[Any, Any]:
+    given = [s for s in samples if s is not None]
+    if not given:
+        raise ValueError("neither embedding has points to place a grid by; give grid")
+    low, high = min(s[0] for s in given), max(s[-1] for s in given)
+    margin = 0.1 * (high - low) or 1.0
+    return np.linspace(low - margin, high + margin, 400)[:, None]
+
+
+def _magnification(peak: float) -> float:
+    """Round number (1, 2, 5, 10, ...) that brings a peak to at most half the embeddings' height."""
+    if not 0.0 < peak < 0.5:
+        return 1.0
+    wanted = 0.5 / peak
+    decade = 10.0 ** math.floor(math.log10(wanted))
+    return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
+
+
+def _rugs(ax: Any, samples: list[np.ndarray[Any, Any] | None], floor: float) -> None:
+    height = 0.05
+    for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
+        if sample is None:
+            continue
+        if len(sample) > RUG:
+            sample = sample[np.linspace(0, len(sample) - 1, RUG).astype(int)]
+        top = floor - height * (1.0 + 1.4 * row)
+        ax.vlines(sample, top - height, top, color=colour, lw=0.5, alpha=0.6)
+
+
+def _axis_name(mu: MeanElement, nu: MeanElement) -> str:
+    for m in (mu, nu):
+        if isinstance(m, Embedding) and m.names:
+            return m.names[0]
+    return "x"

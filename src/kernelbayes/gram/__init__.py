@@ -1,0 +1,56 @@
+r"""Regularised solves with a Gram matrix: the only place that factors matrices for the rules.
+
+A :class:`Gram` is a positive semi-definite matrix G (n, n), held whole (:class:`Dense`), as a
+factor L with G = L L^T (:class:`LowRank`, L is (n, r)), or as points whose features are computed
+again block by block (:class:`Streamed`). Three solvers cover every rule:
+
+=================  =============================================  ================================
+solver             applied to B (n, k)                            low-rank form, B = L Phi
+=================  =============================================  ================================
+``ridge(eta)``     (G + n eta I)^-1 B                             L (L^T L + n eta I)^-1 Phi
+``weighted(r)``    S (S G S + lambda I)^-1 S B,  S = sqrt(r)      R L (L^T R L + lambda I)^-1 Phi
+``signed(d)``      D G ((D G)^2 + delta I)^-1 D B                 D L C (C^2 + delta I)^-1 Phi
+=================  =============================================  ================================
+
+with C = L^T D L symmetric (r, r) (see the notation page). No diagonal matrix is ever formed, each
+factorisation is made once and serves any number of right-hand sides, and points of zero weight
+drop out of it.
+
+**Rescue.** When a Cholesky factorisation fails, the ridge is multiplied by ``RESCUE_FACTOR`` until
+it succeeds, up to ``RESCUE_BOUND`` times the largest diagonal entry; a ``NumericalWarning`` says
+so and ``diagnostics`` records it. Beyond the bound the matrix is not positive semi-definite, and
+a LinAlgError says what to look at.
+
+>>> import numpy as np
+>>> from kernelbayes import Gaussian
+>>> from kernelbayes.gram import Dense
+>>> G = Gaussian(1.0)([0.0, 1.0, 2.0])
+>>> solver = Dense(G).ridge(0.1)
+>>> np.allclose((G + 3 * 0.1 * np.eye(3)) @ solver.solve(np.ones(3)), 1.0)
+True
+"""
+
+from kernelbayes.gram.grams import Dense, Factored, Gram, LowRank, Streamed, gram
+from kernelbayes.gram.solvers import (
+    RESCUE_BOUND,
+    RESCUE_FACTOR,
+    Diagnostics,
+    Solver,
+    check_ridge,
+    factor_with_ridge,
+)
+
+__all__ = [
+    "RESCUE_BOUND",
+    "RESCUE_FACTOR",
+    "Dense",
+    "Diagnostics",
+    "Factored",
+    "Gram",
+    "LowRank",
+    "Solver",
+    "Streamed",
+    "check_ridge",
+    "factor_with_ridge",
+    "gram",
+]

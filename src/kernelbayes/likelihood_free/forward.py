@@ -1,0 +1,267 @@
+r"""From parameters to data: a likelihood learned from simulations, then Bayes' rule.
+
+Kernel regression of the data (or of learned summaries of them) on the parameters gives their mean
+m(theta) and, if that pays, their scales and correlations, a triangular matrix L(theta); what is
+left over, the left-out residuals, is a sample of the noise, the same for all parameters or taken
+from near ones. Its smoothed density is the likelihood,
+
+.. math:: \log p(x \mid \theta) = \log p_\varepsilon\!\big(L(\theta)^{-1} (x - m(\theta))\big)
+          - \log \det L(\theta),
+
+and adds up over the rows of an iid data set. Nothing here depends on where the parameters of the
+simulations came from, so any prior may follow (:mod:`kernelbayes.likelihood_free.sampling`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from kernelbayes.arrays import row_blocks
+from kernelbayes.likelihood_free.inverse import deviation, log_squares
+from kernelbayes.likelihood_free.kde import Smoothed, Smoothing, log_sum
+from kernelbayes.select.regression import Regression, again, regress, reweighted
+
+Floats = np.ndarray[Any, Any]
+# Residuals that make up the noise density, and the shares of their deviation that smooth it; with
+# all of it the density is a normal one.
+RESIDUALS = 1500
+NOISE_SMOOTHING = (0.1, 0.2, 0.4, 0.7, 1.0)
+# Residuals at near parameters that make up their noise density, and all that are looked among.
+NEAR_NOISE, LOCAL_RESIDUALS = 200, 5000
+CELLS = 500  # of parameters whose noise is the same
+NEAR_DIMENSIONS = 6  # with more parameters none are near
+# In few dimensions the noise density may be smoothed by the distance to a neighbour.
+LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
+# Standardised residuals are clipped here before they are multiplied; the largest correlation.
+FARTHEST, CORRELATED = 3.0, 0.98
+# Simulations whose residuals are wild are dropped: further out than all but a few, and than so many
+# times the distance that one in twenty exceeds.
+FEW_WILD, WILD = 0.01, 20.0
+# Rows of an iid data set whose residuals are looked at.
+ROWS = 30
+# A column that differs from its common value less often than twice this has no smooth density.
+RARE = 0.025
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Density of residuals (n, p): the same everywhere, or of those at near parameters.
+
+    ``cells`` holds places among the parameters, ``near`` (cells, k) the residuals nearest to each:
+    the density at a parameter is that of the residuals of its cell. Without cells, of all.
+    """
+
+    density: Smoothed
+    cells: cKDTree | None
+    near: Floats
+
+    @classmethod
+    def of(cls, residuals: Floats, at: Floats, near: int, how: Smoothing) -> Noise:
+        """Density of residuals (n, p) made at parameters (n, c), of the nearest ones or (0) all."""
+        n, p = residuals.shape
+        equal, none = np.full(n, 1.0 / n), np.zeros(p, dtype=bool)
+        density = Smoothed.by(residuals, equal, how, none)
+        if not near:
+            return cls(density, None, np.empty((0, 0), dtype=int))
+        places = at[np.linspace(0, n - 1, min(CELLS, n)).astype(int)]
+        nearest = cKDTree(at).query(places, k=min(near, n))[1].reshape(len(places), -1)
+        return cls(density, cKDTree(places), nearest)
+
+    def log_density(self, residuals: Floats, at: Floats) -> Floats:
+        """Log densities (m, k) of k residuals (m, k, p) at each of m parameters (m, c)."""
+        m, k, p = residuals.shape
+        density = self.density
+        if self.cells is None:
+            return density.log_density(residuals.reshape(-1, p)).reshape(m, k)
+        centres = density.shrink / density.h * density.whitened
+        queries = density.whiten(residuals.reshape(-1, p)).reshape(m, k, p) / density.h
+        halves = 0.5 * np.einsum("ij,ij->i", centres, centres)
+        cells, near = self.cells.query(at)[1], self.near.shape[1]
+        found = np.empty((m, k))
+        for rows in row_blocks(m, near * (p + k)):
+            nearest = self.near[cells[rows]]
+            D = queries[rows] @ centres[nearest].transpose(0, 2, 1)
+            D -= halves[nearest][:, None]
+            found[rows] = log_sum(D.reshape(-1, near)).reshape(-1, k)
+        found -= 0.5 * np.sum(queries**2, axis=2)
+        volume = p * (np.log(density.h) + 0.5 * np.log(2.0 * np.pi)) + np.log(near)
+        return np.asarray(found - volume - np.sum(np.log(density.factor.diagonal())))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Scales of residuals, and their correlations, as functions of the parameters."""
+
+    logs: Regression
+    products: Regression | None
+    size: Floats
+
+    @classmethod
+    def fit(
+        cls, P: Floats, residuals: Floats, rng: np.random.Generator, like: Spread | None
+    ) -> Spread:
+        """Learn from residuals (n, k, p) at parameters (n, d)."""
+        n, k, p = residuals.shape
+        equal = np.full(n, 1.0 / n)
+        targets = np.mean([log_squares(residuals[:, i], equal) for i in range(k)], axis=0)
+        # A metric of its own: often scales depend on other parameters than the mean.
+        logs = regress(P, targets, rng) if like is None else again(like.logs, P, targets)
+        scaled = residuals / deviation(logs.left_out)[:, None]
+        size = np.sqrt(np.mean(scaled**2, axis=(0, 1)))
+        size = np.where(size > 0, size, 1.0)
+        if not 2 <= p <= LOCAL_COLUMNS:
+            return cls(logs, None, size)
+        scaled = np.clip(scaled / size, -FARTHEST, FARTHEST)
+        i, j = np.triu_indices(p, 1)
+        targets = np.mean(scaled[:, :, i] * scaled[:, :, j], axis=1)
+        if like is None or like.products is None:
+            return cls(logs, regress(P, targets, rng), size)
+        return cls(logs, again(like.products, P, targets), size)
+
+    def __call__(self, P: Floats, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
+        """Standardised residuals (m, k, p) at new parameters (m, d), and log volumes (m,)."""
+        if kind == "same":
+            return residuals, np.zeros(len(P))
+        ties = None if kind == "scaled" or self.products is None else self.products(P)
+        return self._standardised(residuals, self.logs(P), ties)
+
+    def left_out(self, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
+        """Standardised residuals (n, k, p) of the simulations, and log volumes (n,)."""
+        if kind == "same":
+            return residuals, np.zeros(len(residuals))
+        ties = None if kind == "scaled" or self.products is None else self.products.left_out
+        return self._standardised(residuals, self.logs.left_out, ties)
+
+    def _standardised(
+        self, residuals: Floats, logs: Floats, ties: Floats | None
+    ) -> tuple[Floats, Floats]:
+        sigma = deviation(logs) * self.size
+        volumes = np.sum(np.log(sigma), axis=1)
+        residuals = residuals / sigma[:, None]
+        if ties is None:
+            return residuals, volumes
+        p = residuals.shape[2]
+        i, j = np.triu_indices(p, 1)
+        R = np.zeros((len(ties), p, p))
+        R[:, i, j] = R[:, j, i] = ties
+        # Towards the identity until the matrix is a correlation matrix.
+        least = -np.linalg.eigvalsh(R)[:, 0]
+        R *= np.minimum(1.0, CORRELATED / np.maximum(least, CORRELATED))[:, None, None]
+        R[:, np.arange(p), np.arange(p)] = 1.0
+        L = np.linalg.cholesky(R)
+        volumes += np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
+        return np.linalg.solve(L, residuals.transpose(0, 2, 1)).transpose(0, 2, 1), volumes
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Noise of the same spread everywhere, "scaled" or "correlated"; shape of near noise or all."""
+
+    spread: str
+    near: int
+    smoothing: Smoothing
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A likelihood learned from simulations, of summaries (p,) or of iid rows (k, p)."""
+
+    mean: Regression
+    spread: Spread
+    noise: Noise
+    kind: NoiseModel
+    columns: Floats
+
+    @classmethod
+    def fit(
+        cls, P: Floats, S: Floats, rng: np.random.Generator, like: Forward | None = None
+    ) -> Forward:
+        """Learn from parameters' coordinates (n, d) and summaries (n, p), or iid rows (n, k, p).
+
+        What ``like`` has chosen, from some of the simulations, is not chosen again.
+        """
+        rows = S if S.ndim == 3 else S[:, None, :]
+        columns = _varying(rows.reshape(-1, rows.shape[2])) if like is None else like.columns
+        rows = rows[:, :, columns]
+        Y = rows.mean(axis=1)
+        mean = regress(P, Y, rng) if like is None else again(like.mean, P, Y)
+        residuals = _residuals(rows, mean, rng)
+        spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
+        wild = _wild(residuals / deviation(spread.logs.left_out)[:, None])
+        if np.any(wild):
+            P, rows, Y = P[~wild], rows[~wild], Y[~wild]
+            mean = again(mean, P, Y)
+            residuals = _residuals(rows, mean, rng)
+            spread = Spread.fit(P, residuals, rng, spread)
+        if rows.shape[2] <= LOCAL_COLUMNS:  # where there is little noise, the mean is known better
+            mean = reweighted(mean, P, Y, deviation(spread.logs.left_out) ** 2)
+            residuals = _residuals(rows, mean, rng)
+            spread = Spread.fit(P, residuals, rng, spread)
+        at, order = P @ spread.logs.metric, rng.permutation(len(P))
+        kind = _choose(residuals, spread, at, order) if like is None else like.kind
+        standard, _ = spread.left_out(residuals, kind.spread)
+        noise = _noise(standard, at, order, kind.near, kind.smoothing)
+        return cls(mean, spread, noise, kind, columns)
+
+    def log_likelihood(self, P: Floats, s: Floats) -> Floats:
+        """Log likelihood (m,) of parameters' coordinates (m, d) for one observation."""
+        rows = np.atleast_2d(s)[:, self.columns]
+        standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind.spread)
+        densities = self.noise.log_density(standard, P @ self.spread.logs.metric)
+        return np.asarray(densities.sum(axis=1) - len(rows) * volumes)
+
+
+def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floats:
+    """Left-out residuals (n, k, p), of some of the rows if they are many."""
+    if rows.shape[1] > ROWS:
+        rows = rows[:, rng.permutation(rows.shape[1])[:ROWS]]
+    return rows - mean.left_out[:, None]
+
+
+def _wild(residuals: Floats) -> Floats:
+    """Tell which simulations (n,) have residuals (n, k, p) that are no part of the noise."""
+    sizes = np.abs(residuals)
+    large, most = np.quantile(sizes, [0.95, 1.0 - FEW_WILD], axis=(0, 1))
+    return np.asarray(np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2)))
+
+
+def _varying(rows: Floats) -> Floats:
+    """Columns to model: not those with one value nearly always, which no smooth density fits."""
+    low, high = np.quantile(rows, [RARE, 1.0 - RARE], axis=0)
+    return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])
+
+
+def _choose(residuals: Floats, spread: Spread, at: Floats, order: Floats) -> NoiseModel:
+    """Model of residuals (n, k, p), made at parameters (n, c), by its log score.
+
+    The score is that of the first simulations of a random order under the density of the others.
+    """
+    n, k, p = residuals.shape
+    test, train = np.split(order, [min(n // 2, 500)])
+    smooth = [Smoothing(h) for h in NOISE_SMOOTHING]
+    narrow = NOISE_SMOOTHING[:-1]  # the widest is the same everywhere
+    local = [Smoothing(h, NOISE_NEIGHBOUR) for h in narrow] if p <= LOCAL_COLUMNS else []
+    found = []
+    for kind in ("same", "scaled") if spread.products is None else ("same", "scaled", "correlated"):
+        R, volumes = spread.left_out(residuals, kind)
+        shrunk = k * float(np.mean(volumes[test]))
+        for near in (0, NEAR_NOISE) if at.shape[1] <= NEAR_DIMENSIONS else (0,):
+            for how in smooth[:-1] if near else smooth + local:
+                logs = _noise(R, at, train, near, how).log_density(R[test], at[test])
+                model = NoiseModel(kind, near, how)
+                found.append((float(logs.sum(axis=1).mean()) - shrunk, model))
+    return max(found, key=lambda row: row[0])[1]
+
+
+def _noise(residuals: Floats, at: Floats, rows: Floats, near: int, how: Smoothing) -> Noise:
+    """Density of the residuals (n, k, p) of some simulations, as many as it takes."""
+    n, k, p = residuals.shape
+    limit = max((LOCAL_RESIDUALS if near else RESIDUALS) // k, 1)
+    few = rows[:limit]
+    near = near * len(few) // min(limit, n)
+    flat = residuals[few].reshape(-1, p)
+    return Noise.of(flat, np.repeat(at[few], k, axis=0), min(near, len(flat)), how)

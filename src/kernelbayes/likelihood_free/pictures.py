@@ -1,0 +1,236 @@
+"""Pictures of posteriors over parameters, and of checks. Needs matplotlib, the extra ``plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from kernelbayes.arrays import Rng, as_generator
+from kernelbayes.likelihood_free.priors import as_prior
+from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
+from kernelbayes.likelihood_free.uniformity import draw_from
+from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, bare, subplots
+
+Floats = np.ndarray[Any, Any]
+GRID = 60
+CONTOURS = (0.9, 0.5)  # masses inside the contours of a pair
+PANELS = 12  # columns of a predictive check that get a histogram each
+
+
+def pair_plot(
+    posterior: Any,
+    prior: Any = None,
+    truth: Any = None,
+    names: Sequence[str] | None = None,
+    *,
+    m: int = 1000,
+    rng: Rng = 0,
+) -> Any:
+    """Draw the marginals of a posterior, and all its pairs, over those of the prior.
+
+    On the diagonal: the posterior's histogram, the prior's outline. Below it: smoothed draws of the
+    posterior with contours around 50 and 90 % of the mass, over draws of the prior.
+
+    Parameters
+    ----------
+    posterior : object with ``sample(m, rng=...)``, or draws (m, d)
+    prior : optional
+        Anything that :func:`~kernelbayes.likelihood_free.priors.as_prior` takes.
+    truth : array (d,), optional
+        Marked in each panel.
+    names : sequence of str, optional
+        The posterior's or the prior's names unless given.
+    m : int
+        Draws of each.
+    rng : int, Generator or None
+
+    Returns
+    -------
+    array (d, d) of matplotlib Axes
+    """
+    rng = as_generator(rng)
+    draws = draw_from(posterior, m, rng)
+    d = draws.shape[1]
+    read = None if prior is None else as_prior(prior)
+    if read is not None and read.dim != d:
+        raise ValueError(f"the prior has {read.dim} parameters, the posterior {d}")
+    wide = None if read is None else read.sample(m, rng)
+    names = names or getattr(posterior, "names", None) or (None if read is None else read.names)
+    names = tuple(names or (f"theta[{j}]" for j in range(d)))
+    if len(names) != d:
+        raise ValueError(f"{len(names)} names for {d} parameters")
+    mark = None if truth is None else np.asarray(truth, dtype=float).ravel()
+    if mark is not None and len(mark) != d:
+        raise ValueError(f"truth must have {d} entries, got {len(mark)}")
+    axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
+    spans = [_span(draws[:, j], None if wide is None else wide[:, j]) for j in range(d)]
+    for i, j in np.ndindex(d, d):
+        ax = axes[i, j]
+        if j > i:
+            ax.set_axis_off()
+        elif i == j:
+            _marginal(ax, draws[:, j], None if wide is None else wide[:, j], spans[j])
+        else:
+            _pair(ax, draws[:, [j, i]], None if wide is None else wide[:, [j, i]])
+            ax.set_ylim(spans[i])
+        if mark is not None and j <= i:
+            ax.axvline(mark[j], color=SECOND, lw=1.0, label="truth" if i == j else None)
+            if i != j:
+                ax.axhline(mark[i], color=SECOND, lw=1.0)
+        if j <= i:
+            ax.set_xlim(spans[j])
+            ax.set_xlabel(names[j] if i == d - 1 else "")
+            ax.set_ylabel(names[i] if j == 0 and i > 0 else "")
+            bare(ax)
+    axes[0, 0].legend(frameon=False, fontsize="small")
+    return axes
+
+
+def plot_ranks(result: RankCheck, axes: Any = None, bins: int | None = None) -> Any:
+    """Histogram of the ranks of each parameter, with the band of 99 % of uniform ranks.
+
+    Parameters
+    ----------
+    result : RankCheck
+    axes : array of matplotlib Axes, optional
+        One per parameter.
+    bins : int, optional
+        At least ten ranks in each, on average, unless given.
+
+    Returns
+    -------
+    array (d,) of matplotlib Axes
+    """
+    n, d = result.ranks.shape
+    bins = bins or int(np.clip(n // 10, 2, min(20, result.draws + 1)))
+    edges = np.unique(np.round(np.linspace(0, result.draws + 1, bins + 1)))
+    share = np.diff(edges) / (result.draws + 1)
+    low, high = stats.binom.interval(0.99, n, share)
+    axes = _panels(d, axes)
+    verdicts = result.verdicts
+    for j, ax in enumerate(axes):
+        counts = np.histogram(result.ranks[:, j], edges)[0]
+        ax.stairs(counts / share / n, edges, fill=True, color=FIRST, alpha=0.5)
+        ax.stairs(high / share / n, edges, baseline=low / share / n, fill=True, color=NEUTRAL,
+                  alpha=0.15, label="99 % band")  # fmt: skip
+        ax.axhline(1.0, color=NEUTRAL, lw=0.8)
+        ax.set(xlabel=f"rank of {result.names[j]}", title=verdicts[result.names[j]])
+        ax.set_ylim(bottom=0.0)
+        bare(ax)
+    axes[0].set_ylabel("relative frequency")
+    axes[0].legend(frameon=False)
+    return axes
+
+
+def plot_coverage(result: CoverageCheck, ax: Any = None) -> Any:
+    """Coverage against level: each parameter, the joint regions, and the band of 99 %.
+
+    Parameters
+    ----------
+    result : CoverageCheck
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    ax = subplots(width=5.0, height=5.0) if ax is None else ax
+    levels = np.linspace(0.0, 1.0, 101)
+    n = len(result.u)
+    low, high = stats.binom.interval(0.99, n, levels)
+    ax.fill_between(levels, low / n, high / n, color=NEUTRAL, alpha=0.15, lw=0, label="99 % band")
+    ax.plot([0, 1], [0, 1], color=NEUTRAL, lw=0.8)
+    for j, column in enumerate(result.intervals_at(levels).T):
+        ax.plot(levels, column, color=CYCLE[j % len(CYCLE)], lw=1.0, label=result.names[j])
+    ax.plot(levels, result.regions_at(levels), color=NEUTRAL, lw=2.0, label="joint")
+    ax.scatter(result.levels, result.joint, color=NEUTRAL, s=20, zorder=3)
+    ax.set(xlabel="level", ylabel="holds the truth", aspect="equal", xlim=(0, 1), ylim=(0, 1))
+    ax.legend(frameon=False, fontsize="small")
+    bare(ax)
+    return ax
+
+
+def plot_predictive(result: PredictiveCheck, axes: Any = None) -> Any:
+    """Draw simulations from the posterior and the observation, column by column.
+
+    Parameters
+    ----------
+    result : PredictiveCheck
+    axes : array of matplotlib Axes, optional
+        One per column up to 12 columns; beyond, one for bands over all columns.
+
+    Returns
+    -------
+    array of matplotlib Axes
+    """
+    k = result.values.shape[1]
+    if k <= PANELS:
+        axes = _panels(k, axes)
+        for j, ax in enumerate(axes):
+            ax.hist(result.values[:, j], bins=30, color=FIRST, alpha=0.5)
+            ax.axvline(result.observed[j], color=SECOND, lw=2.0, label="observed")
+            ax.set(xlabel=result.names[j], title=f"p = {result.pvalues[j]:.2g}", yticks=[])
+            bare(ax)
+        axes[0].legend(frameon=False)
+        return axes
+    axes = _panels(1, axes)
+    place = np.arange(k)
+    for mass in CONTOURS:
+        ends = np.quantile(result.values, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        axes[0].fill_between(place, *ends, color=FIRST, alpha=0.25, lw=0,
+                             label=f"{100 * mass:g} % of simulations")  # fmt: skip
+    axes[0].plot(place, result.observed, color=SECOND, lw=1.0, label="observed")
+    axes[0].set(xlabel="column", ylabel="x")
+    axes[0].legend(frameon=False)
+    bare(axes[0])
+    return axes
+
+
+def _panels(k: int, axes: Any) -> Any:
+    """Axes (k,), on a new figure of up to four columns unless given."""
+    if axes is not None:
+        axes = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(axes) != k:
+            raise ValueError(f"{k} axes are needed, got {len(axes)}")
+        return axes
+    columns = min(k, 4)
+    rows = -(-k // columns)
+    grid = subplots(rows, columns, width=1 + 3.0 * columns, height=0.5 + 2.5 * rows, squeeze=False)
+    for ax in grid.ravel()[k:]:
+        ax.set_axis_off()
+    return grid.ravel()[:k]
+
+
+def _span(draws: Floats, wide: Floats | None) -> tuple[float, float]:
+    """Limits that show the posterior, and most of the prior."""
+    ends = [float(draws.min()), float(draws.max())]
+    if wide is not None:
+        low, high = np.quantile(wide, [0.005, 0.995])
+        ends = [min(ends[0], low), max(ends[1], high)]
+    margin = 0.03 * (ends[1] - ends[0]) or 0.5
+    return ends[0] - margin, ends[1] + margin
+
+
+def _marginal(ax: Any, draws: Floats, wide: Floats | None, span: tuple[float, float]) -> None:
+    edges = np.linspace(*span, 51)
+    if wide is not None:
+        ax.hist(wide, edges, density=True, histtype="step", color=NEUTRAL, alpha=0.6, label="prior")
+    ax.hist(draws, edges, density=True, color=FIRST, alpha=0.6, label="posterior")
+    ax.set_yticks([])
+
+
+def _pair(ax: Any, draws: Floats, wide: Floats | None) -> None:
+    if wide is not None:
+        ax.scatter(*wide.T, s=2, color=NEUTRAL, alpha=0.2, lw=0)
+    ax.scatter(*draws.T, s=4, color=FIRST, alpha=0.4, lw=0)
+    if np.linalg.matrix_rank(np.cov(draws.T)) < 2 or len(np.unique(draws, axis=0)) < 10:
+        return  # points on a line, or a few discrete ones: no density to draw contours of
+    kde = stats.gaussian_kde(draws.T)
+    x, y = (np.linspace(c.min(), c.max(), GRID) for c in draws.T)
+    height = kde(np.stack(np.meshgrid(x, y)).reshape(2, -1)).reshape(GRID, GRID)
+    at_draws = kde(draws.T)  # a region of highest density holds the highest of the draws
+    levels = np.unique(np.quantile(at_draws, [1.0 - mass for mass in CONTOURS]))
+    ax.contour(x, y, height, levels=levels, colors=FIRST, linewidths=1.0)

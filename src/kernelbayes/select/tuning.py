@@ -1,0 +1,199 @@
+"""Choosing kernels and ridges from data alone.
+
+``tune(model, X, Z)`` searches bandwidths and ridges and returns a fitted model of the same class,
+with the table of what was tried in ``tuning_``. It is generous with ridges, which are almost free
+(one eigendecomposition scores all of them by closed-form leave-one-out), and careful with
+bandwidths: multiples of the median heuristic, coarse first, then refined around the best.
+
+Each model says what it is scored on; see its ``tune`` section in the documentation of its class.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import fields, is_dataclass, replace
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from kernelbayes.arrays import Rng, as_generator, take
+from kernelbayes.gram.features import Fourier, Landmarks
+from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
+from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
+
+Table = list[dict[str, Any]]
+# Multiples of the median heuristic tried first; the search goes on from the best.
+COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
+
+
+def rescaled(kernel: Kernel, scale: float) -> Kernel:
+    """Return the kernel with every bandwidth in it multiplied by ``scale``."""
+    if isinstance(kernel, Landmarks | Fourier):
+        return kernel  # its landmarks or frequencies belong to its bandwidth
+    if isinstance(kernel, Parts):
+        return Parts([(key, rescaled(part, scale)) for key, part in kernel.parts])
+    if not is_dataclass(kernel):
+        return kernel
+    changes: dict[str, Any] = {}
+    for item in fields(kernel):
+        value = getattr(kernel, item.name)
+        if item.name == "bandwidth":
+            changes["bandwidth"] = (
+                tuple(np.asarray(value) * scale) if np.ndim(value) else value * scale
+            )
+        elif isinstance(value, Kernel):
+            changes[item.name] = rescaled(value, scale)
+    return replace(kernel, **changes) if changes else kernel
+
+
+def search_scales(
+    kernel: Kernel,
+    score: Callable[[Kernel], dict[str, Any]],
+    budget: int,
+    bar: Any = None,
+    *,
+    finest: float = 1.1,
+    widest: float = np.inf,
+) -> tuple[Kernel, dict[str, Any], Table]:
+    """Best multiple of a kernel's bandwidths: coarse, then outward or finer around the best.
+
+    ``score(kernel)`` gives a row with at least ``"score"`` (smaller is better). Returns the best
+    kernel, its row and all rows. A kernel without a bandwidth is scored once. Steps go down to the
+    factor ``finest``, and no further out than ``widest``.
+    """
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1, got {budget}")
+    if rescaled(kernel, 2.0) == kernel:
+        row = {"scale": 1.0, "kernel": kernel, **score(kernel)}
+        return kernel, row, [row]
+    rows: Table = []
+
+    def visit(scale: float) -> None:
+        candidate = rescaled(kernel, scale)
+        rows.append({"scale": scale, "kernel": candidate, **score(candidate)})
+        if bar is not None:
+            bar.update()
+
+    for scale in COARSE[:budget]:
+        visit(scale)
+    factor = 2.0
+    while len(rows) < budget:
+        best = min(rows, key=lambda row: row["score"])["scale"]
+        seen = [row["scale"] for row in rows]
+        new = [
+            s
+            for s in (best * factor, best / factor)
+            if not np.any(np.isclose(s, seen)) and s < 1.001 * widest
+        ]
+        if not new:
+            factor = factor**0.5
+            if factor < finest:
+                break
+            continue
+        visit(new[0])
+    row = min(rows, key=lambda row: row["score"])
+    return row["kernel"], row, rows
+
+
+def progress_bar(total: int, description: str, progress: bool | None = None) -> Any:
+    """Progress bar, shown when a person is watching (a terminal or a notebook).
+
+    ``progress=True`` or ``False`` overrides.
+    """
+    if progress is None:
+        progress = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(total=total, desc=description, disable=not progress, leave=False)
+
+
+@singledispatch
+def tune(
+    model: Any,
+    X: Any,
+    Z: Any,
+    *,
+    prior: Any = None,
+    criterion: str | None = None,
+    budget: int = 12,
+    rng: Rng = None,
+    progress: bool | None = None,
+) -> Any:
+    """Choose kernels and ridges from data; returns a fitted model of the same class.
+
+    Parameters
+    ----------
+    model : ConditionalEmbedding or KernelBayesRule
+        What is set on it (a kernel) is the starting point of the search; it is not changed.
+    X, Z : points (n, ...)
+        Training pairs. Nothing else is looked at.
+    prior : points, embedding or None
+        For Bayes' rule: the prior that the model is tuned for, and fitted with.
+    criterion : str, optional
+        For Bayes' rule: what is minimised; see :class:`~kernelbayes.KernelBayesRule`.
+    budget : int
+        How many bandwidths are tried for each variable; ridges come on top for free.
+    rng : int, Generator or None
+        For random folds, where a model needs them.
+    progress : bool, optional
+        Show a progress bar; by default when a person is watching.
+
+    Returns
+    -------
+    model
+        Fitted, with ``tuning_``: a list of rows (dicts) of what was tried. Scores compare within a
+        ``"stage"`` only: "regression" (leave-one-out error), "ratio" (KuLSIF's score, which may be
+        negative) or "rule" (the criterion). ``"variable"`` is the one whose bandwidth was changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import ConditionalEmbedding, tune
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-3, 3, size=200)
+    >>> cme = tune(ConditionalEmbedding(), x, np.sin(4 * x) + 0.1 * rng.normal(size=200))
+    >>> cme.kernel_x_.bandwidth < 1.0  # the median distance, 1.8, is too wide for sin(4 x)
+    True
+    """
+    del X, Z, prior, criterion, budget, rng, progress
+    hint = "; pass an instance, not the class" if isinstance(model, type) else ""
+    raise TypeError(f"tune does not know {type(model).__name__}{hint}")
+
+
+@tune.register
+def _(
+    model: ConditionalEmbedding,
+    X: Any,
+    Z: Any,
+    *,
+    budget: int = 12,
+    rng: Rng = None,  # noqa: ARG001 (nothing is random here)
+    progress: bool | None = None,
+) -> ConditionalEmbedding:
+    """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
+    base = copy(model).fit(X, Z)
+    keep = loo_subset(base.n)
+    H = exact_features(base.kernel_z_, take(base.Z_, keep))[0]
+
+    def score(kernel: Kernel) -> dict[str, Any]:
+        F = exact_features(kernel, take(base.X_, keep))[0]
+        ridges = ridge_grid(F)
+        errors = loo_errors(F, H, ridges)
+        return {"ridge": float(ridges[np.argmin(errors)]), "score": float(errors.min())}
+
+    start = model.kernel_x or default_kernel(X)
+    with progress_bar(budget, "tuning", progress) as bar:
+        kernel, row, table = search_scales(start, score, budget, bar)
+    tuned = ConditionalEmbedding(kernel, base.kernel_z_, row["ridge"]).fit(X, Z)
+    tuned.tuning_ = [{"stage": "regression", "variable": "x", **r} for r in table]  # type: ignore[attr-defined]
+    return tuned
+
+
+def folds(n: int, k: int, rng: Rng) -> Iterator[tuple[Any, Any]]:
+    """Index pairs (train, test) of k random folds of n points."""
+    order = as_generator(rng).permutation(n) % k
+    for fold in range(min(k, n)):
+        yield np.flatnonzero(order != fold), np.flatnonzero(order == fold)
