@@ -23,23 +23,13 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    Points,
-    Rng,
-    as_array,
-    as_floats,
-    as_generator,
-    count,
-    is_frame,
-    namespace,
-)
+from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace
 from kernelbayes.embedding import Batch, Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Factored, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points, as_array, as_floats, count, is_frame
 from kernelbayes.rules import (
     BayesMethod,
     Form,

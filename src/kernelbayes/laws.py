@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, count, epsilon, namespace, take, to_float, to_numpy
+from kernelbayes.arrays import Array, epsilon, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed
 from kernelbayes.embedding.discrepancy import mmd2
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
+from kernelbayes.points import Points, count, take
 
 
 def check_kernel(kernel: Kernel, points: Any) -> None:

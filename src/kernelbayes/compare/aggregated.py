@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Rng, as_generator, count, to_numpy
+from kernelbayes.arrays import Rng, as_generator, to_numpy
 from kernelbayes.compare.collection import two_sample_collection, variable_collection
 from kernelbayes.compare.hsic import Pairs
 from kernelbayes.compare.nulls import (
@@ -50,6 +50,7 @@ from kernelbayes.compare.pairs import biased, products, variable
 from kernelbayes.compare.results import TIES, Floats, KernelTestResult, power_of
 from kernelbayes.compare.samples import TwoSamples
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import count
 
 
 def mmd_aggregated(

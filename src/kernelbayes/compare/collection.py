@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Points, concatenate, count, take, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.compare.nulls import check_pairs, check_sizes, kernel_list, pooled_kernel
 from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points, concatenate, count, take
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import rescaled
 

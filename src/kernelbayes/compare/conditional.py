@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Points, Rng, as_generator, count
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator
 from kernelbayes.compare.nulls import (
     FACTOR_FROM,
     FACTOR_TOL,
@@ -56,6 +56,7 @@ from kernelbayes.gram import Dense, LowRank
 from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.gram.loo import loo_errors, loo_subset, on_vectors, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import rescaled
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Points, Rng, as_generator
+from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.compare import large, weighted
 from kernelbayes.compare.collection import choose_kernels
 from kernelbayes.compare.nulls import (
@@ -54,6 +54,7 @@ from kernelbayes.compare.results import (
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points
 from kernelbayes.rules.conditional import default_kernel
 
 

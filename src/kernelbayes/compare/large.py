@@ -24,15 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import (
-    NumericalWarning,
-    Points,
-    concatenate,
-    count,
-    namespace,
-    row_blocks,
-    take,
-)
+from kernelbayes.arrays import NumericalWarning, namespace, row_blocks
 from kernelbayes.compare.nulls import as_float64, check_sizes, diagonal, pvalue
 from kernelbayes.compare.pairs import Variable, products, unbiased
 from kernelbayes.compare.random_features import Options, hsic_features, mmd_features
@@ -55,6 +47,7 @@ from kernelbayes.kernels import (
     Scaled,
     Sum,
 )
+from kernelbayes.points import Points, concatenate, count, take
 
 # Points of a block unless given: large enough for most of the power, small enough to stay linear.
 MOST_IN_BLOCK = 64

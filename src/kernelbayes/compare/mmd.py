@@ -12,11 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from kernelbayes.arrays import (
-    Rng,
-    as_generator,
-    count,
-)
+from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.compare import large
 from kernelbayes.compare.nulls import (
     Method,
@@ -34,6 +30,7 @@ from kernelbayes.compare.results import (
 from kernelbayes.compare.samples import TwoSamples, choose_kernel
 from kernelbayes.compare.series import BlockLength
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import count
 
 
 def mmd_test(

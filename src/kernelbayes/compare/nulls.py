@@ -18,8 +18,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import (
-    NumericalWarning,
+from kernelbayes.arrays import NumericalWarning, to_numpy
+from kernelbayes.compare.results import TIES, Floats
+from kernelbayes.gram import Dense, Gram, LowRank, gram
+from kernelbayes.gram.features import partial_cholesky
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import (
     Points,
     as_array,
     as_vectors,
@@ -28,12 +32,7 @@ from kernelbayes.arrays import (
     count,
     is_frame,
     take,
-    to_numpy,
 )
-from kernelbayes.compare.results import TIES, Floats
-from kernelbayes.gram import Dense, Gram, LowRank, gram
-from kernelbayes.gram.features import partial_cholesky
-from kernelbayes.kernels import Kernel
 from kernelbayes.rules.conditional import default_kernel
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Points, threads_for
+from kernelbayes.arrays import BLOCK_ENTRIES, threads_for
 from kernelbayes.compare.nulls import centred, centred_factor, diagonal, sample_gram
 from kernelbayes.compare.results import Floats
 from kernelbayes.gram import Dense, Factored, Gram, LowRank
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points
 
 # Gathering one entry costs about as much as this many multiplications of a matrix product.
 GATHER = 64

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.compare.results import KernelTestResult, Witness
+from kernelbayes.points import as_vectors
 
 FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Points, concatenate, count, eigh, row_blocks, take, threads_for
+from kernelbayes.arrays import eigh, row_blocks, threads_for
 from kernelbayes.compare.nulls import as_float64, check_sizes, pvalue, warn_if_constant
 from kernelbayes.compare.results import (
     TIES,
@@ -31,6 +31,7 @@ from kernelbayes.compare.results import (
 )
 from kernelbayes.gram.features import fourier, nystrom
 from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
+from kernelbayes.points import Points, concatenate, count, take
 
 GROUPS = 32
 RANK_MMD, RANK_HSIC = 100, 50

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Points, take
 from kernelbayes.embedding import Embedding
+from kernelbayes.points import Points, take
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 # Relative rounding error below which two statistics count as equal.

@@ -9,15 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    NumericalWarning,
-    Points,
-    as_floats,
-    concatenate,
-    count,
-    take,
-    to_numpy,
-)
+from kernelbayes.arrays import NumericalWarning, to_numpy
 from kernelbayes.compare.collection import bandwidth_family
 from kernelbayes.compare.nulls import (
     check_sizes,
@@ -46,6 +38,7 @@ from kernelbayes.compare.sums import Pooled, jackknife_error
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, as_floats, concatenate, count, take
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Points, count, take
 from kernelbayes.compare.nulls import check_sizes, orders, pvalue, warn_if_constant
 from kernelbayes.compare.pairs import Variable, biased, products, variable
 from kernelbayes.compare.random_features import Options
@@ -33,6 +32,7 @@ from kernelbayes.compare.samples import positive_weights
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, take
 
 
 def hsic(

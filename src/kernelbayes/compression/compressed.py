@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Points, count, like, namespace, take, to_numpy
+from kernelbayes.arrays import Array, like, namespace, to_numpy
 from kernelbayes.compression.problem import METHODS, Method, Problem, problem
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
@@ -23,6 +23,7 @@ from kernelbayes.herding import (
     squared_errors,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, take
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Points, count, like, to_float, to_numpy
+from kernelbayes.arrays import NumericalWarning, like, to_float, to_numpy
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.herding import (
@@ -25,6 +25,7 @@ from kernelbayes.herding import (
     score,
     squared_errors,
 )
+from kernelbayes.points import Points, count
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = ("herding", "exchange", "line-search", "fully-corrective")

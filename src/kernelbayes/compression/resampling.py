@@ -13,20 +13,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    Rng,
-    as_generator,
-    like,
-    take,
-    to_float,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, like, to_float, to_numpy
 from kernelbayes.compression.compressed import copies
 from kernelbayes.compression.problem import METHODS, Method, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.herding import Rows, Vector
+from kernelbayes.points import take
 
 
 class Resampled(NamedTuple):

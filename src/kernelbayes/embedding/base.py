@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, NumericalWarning, Points, as_vectors, like, to_numpy
+from kernelbayes.arrays import Array, NumericalWarning, like, to_numpy
 from kernelbayes.embedding.simplex import project_simplex
 from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, as_vectors
 
 # Rank and relative trace error of the features in which weights are projected on the simplex.
 PROJECTION_RANK = 300

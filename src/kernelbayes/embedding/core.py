@@ -26,25 +26,19 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    Array,
+from kernelbayes.arrays import Array, epsilon, like, namespace, row_blocks, to_float, transpose
+from kernelbayes.embedding.decoding import Decoding
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import same_value
+from kernelbayes.points import (
     Points,
     as_floats,
     column_names,
     concatenate,
     count,
-    epsilon,
-    like,
-    namespace,
-    row_blocks,
     sum_over_rows,
     take,
-    to_float,
-    transpose,
 )
-from kernelbayes.embedding.decoding import Decoding
-from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import same_value
 
 
 class MeanElement(ABC):

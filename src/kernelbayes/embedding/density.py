@@ -7,9 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Points, as_vectors, take, to_numpy
+from kernelbayes.arrays import Array, to_numpy
 from kernelbayes.embedding.base import Validity, WeightedSample
 from kernelbayes.kernels import Delta, Gaussian, Kernel, Periodic
+from kernelbayes.points import Points, as_vectors, take
 
 # Heaviest points among which mean shift looks for places to start.
 MODE_CANDIDATES = 500

@@ -8,17 +8,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    as_floats,
-    cho_solve,
-    cholesky,
-    like,
-    namespace,
-    to_float,
-)
+from kernelbayes.arrays import Array, cho_solve, cholesky, like, namespace, to_float
 from kernelbayes.embedding.core import MeanElement, check_same_kernel
 from kernelbayes.kernels import Gaussian
+from kernelbayes.points import as_floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import Array, like, namespace, to_numpy
 from kernelbayes.kernels import Kernel, Parts, Periodic, Rotation
+from kernelbayes.points import Points, as_vectors
 
 
 def curved_mean(points: Points, weights: Array, kernel: Kernel) -> Any:

@@ -22,10 +22,11 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.cluster import kmeans_plusplus
 
-from kernelbayes.arrays import Rng, as_generator, as_vectors, to_numpy
+from kernelbayes.arrays import Rng, as_generator, to_numpy
 from kernelbayes.embedding.base import WeightedSample
 from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import as_vectors
 
 Covariance = Literal["full", "diagonal"]
 

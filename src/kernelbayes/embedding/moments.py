@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelbayes.arrays import Array, Points, as_array, like, namespace
+from kernelbayes.arrays import Array, like, namespace
 from kernelbayes.embedding.base import WeightedSample
 from kernelbayes.embedding.geometry import curved_mean
+from kernelbayes.points import Points, as_array
 
 
 class Moments(WeightedSample):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Points, like, row_blocks, take, to_numpy
+from kernelbayes.arrays import like, row_blocks, to_numpy
 from kernelbayes.embedding.base import WeightedSample
 from kernelbayes.embedding.density import first_point
 from kernelbayes.embedding.geometry import are_rotations, rotation_mean
@@ -37,6 +37,7 @@ from kernelbayes.kernels import (
     Sum,
     Trace,
 )
+from kernelbayes.points import Points, take
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
 DIFFERENCE = 6e-6

@@ -30,8 +30,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, as_array, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import Array, like, namespace, to_numpy
 from kernelbayes.embedding.base import Validity, WeightedSample, validity
+from kernelbayes.points import as_array, as_vectors
 
 Region = tuple[Any, Any] | Callable[[Any], Any]
 

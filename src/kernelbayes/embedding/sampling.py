@@ -8,19 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    Points,
-    Rng,
-    as_generator,
-    as_vectors,
-    like,
-    namespace,
-    take,
-    to_numpy,
-)
+from kernelbayes.arrays import Rng, as_generator, like, namespace, to_numpy
 from kernelbayes.embedding.base import WeightedSample
 from kernelbayes.embedding.density import silverman_factor
 from kernelbayes.herding import greedy, rows_of
+from kernelbayes.points import Points, as_vectors, take
 
 # Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak.
 UNDERSMOOTH = 0.25

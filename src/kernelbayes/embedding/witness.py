@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import as_vectors, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.embedding import Batch, Embedding, MeanElement, check_same_kernel
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes, subplots
+from kernelbayes.points import as_vectors
 
 __all__ = ["FIRST", "NEUTRAL", "SECOND", "new_axes", "plot_witness"]
 

@@ -25,17 +25,7 @@ from typing import Any, Literal, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    Rng,
-    as_generator,
-    column_names,
-    count,
-    namespace,
-    take,
-    threads_for,
-)
+from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, normalised
 from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
@@ -45,6 +35,7 @@ from kernelbayes.filters.sequences import Training, aligned, check_kernels, is_m
 from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, column_names, count, take
 from kernelbayes.rules import BayesMethod, as_prior
 from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 

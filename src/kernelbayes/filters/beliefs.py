@@ -7,11 +7,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, namespace
+from kernelbayes.arrays import Array, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.filters.pictures import draw_parts, draw_track
 from kernelbayes.filters.tables import columns, is_categorical, split
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points
 
 # Weights that sum to less than this share of their sizes nearly cancel: to divide them by their sum
 # would magnify rounding, and a mean of such weights lies anywhere.

@@ -21,10 +21,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import as_vectors, count, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.embedding.regions import ROUNDING, rearranged
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.holdout import Part, cut, learn
+from kernelbayes.points import as_vectors, count
 from kernelbayes.select.calibration import Calibration
 
 # What was learned from all sequences and stays when a part is left out.

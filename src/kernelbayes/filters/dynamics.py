@@ -25,21 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    cho_solve,
-    count,
-    like,
-    namespace,
-    solve_triangular,
-    take,
-)
+from kernelbayes.arrays import Array, cho_solve, like, namespace, solve_triangular
 from kernelbayes.filters.beliefs import normalised
 from kernelbayes.filters.sequences import Index
 from kernelbayes.gram import factor_with_ridge
 from kernelbayes.gram.features import Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import Points, count, take
 
 # Relative trace error at which a factor stands for the exact Gram matrix.
 EXACT = 1e-12

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Points, as_floats, as_vectors, count, take, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import aligned, as_points, into_steps, is_many, unstacked
 from kernelbayes.gram.loo import on_vectors
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points, as_floats, as_vectors, count, take
 
 Judge = Callable[[Beliefs, Any], Any]  # beliefs and true states (T, ...) to losses (T,)
 Loss = Literal["error", "mass", "coverage"] | Judge

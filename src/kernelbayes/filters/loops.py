@@ -15,16 +15,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    count,
-    namespace,
-    row_blocks,
-    take,
-    threads_for,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, namespace, row_blocks, threads_for, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo, check_lag
 from kernelbayes.filters.observation import Observations, missing_mask
@@ -46,6 +37,7 @@ from kernelbayes.filters.sequences import (
     unstacked,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, take
 from kernelbayes.select import progress_bar
 
 

@@ -35,19 +35,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    Rng,
-    as_generator,
-    column_names,
-    concatenate,
-    count,
-    like,
-    namespace,
-    take,
-    threads_for,
-)
+from kernelbayes.arrays import Array, Rng, as_generator, like, namespace, threads_for
 from kernelbayes.compression import resample, thin
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normalised
@@ -59,6 +47,7 @@ from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import check_ridge
 from kernelbayes.herding import rows_of
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import Points, column_names, concatenate, count, take
 from kernelbayes.rules import BayesMethod, choose_ridge
 from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 

@@ -17,22 +17,14 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    count,
-    namespace,
-    row_blocks,
-    solve_triangular,
-    take,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, namespace, row_blocks, solve_triangular, to_numpy
 from kernelbayes.gram import Dense, Factored, Gram, LowRank, gram
 from kernelbayes.gram.features import Fourier, Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial, Warped
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
 from kernelbayes.kernels.stationary import Periodic, _Bandwidth
+from kernelbayes.points import Points, count, take
 from kernelbayes.rules import BayesMethod, turn
 from kernelbayes.rules.conditional import nearest_similarity
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import eigh, like, namespace, take, to_numpy
+from kernelbayes.arrays import eigh, like, namespace, to_numpy
 from kernelbayes.gram.loo import exact_features, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import take
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import as_array, as_vectors, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.tables import is_categorical, names_of, probabilities, split
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.points import as_array, as_vectors
 
 # Ellipses drawn along a track, at equal distances in time.
 ELLIPSES = 25

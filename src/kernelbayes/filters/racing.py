@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import count
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.holdout import (
     Judge,
@@ -26,6 +25,7 @@ from kernelbayes.filters.holdout import (
     stretches,
 )
 from kernelbayes.kernels import Kernel, Warped
+from kernelbayes.points import count
 from kernelbayes.select import Table, rescaled
 
 # A candidate is given up when it is worse than the leader by so many standard errors.

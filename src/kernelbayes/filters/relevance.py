@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, as_vectors, count, take, to_numpy
+from kernelbayes.arrays import Array, to_numpy
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points, as_vectors, count, take
 from kernelbayes.select.regression import regress
 
 # Pairs that are looked at, and features of z that are predicted, at most.

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Points, as_array, namespace, take, to_numpy
+from kernelbayes.arrays import Array, namespace, to_numpy
 from kernelbayes.filters.beliefs import Beliefs, StepInfo
 from kernelbayes.filters.observation import Observations
 from kernelbayes.filters.sequences import numbers_with_holes
+from kernelbayes.points import Points, as_array, take
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
+from kernelbayes.gram.loo import on_vectors
+from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.kernels.algebra import Product, Scaled, Sum
+from kernelbayes.kernels.stationary import Periodic
+from kernelbayes.points import (
     Points,
     as_array,
     column_names,
@@ -21,10 +25,6 @@ from kernelbayes.arrays import (
     is_frame,
     take,
 )
-from kernelbayes.gram.loo import on_vectors
-from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.kernels.algebra import Product, Scaled, Sum
-from kernelbayes.kernels.stationary import Periodic
 
 Index = np.ndarray[Any, Any]
 

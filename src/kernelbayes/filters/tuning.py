@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_vectors, concatenate, to_numpy
+from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
@@ -59,6 +59,7 @@ from kernelbayes.kernels import (
     RationalQuadratic,
     Warped,
 )
+from kernelbayes.points import as_vectors, concatenate
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.select import progress_bar, rescaled, tune
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelbayes.arrays import Array, Points, namespace, take
+from kernelbayes.arrays import Array, namespace
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, StepInfo, cut_off, normalised
 from kernelbayes.filters.calibrated import calibration_of
@@ -12,6 +12,7 @@ from kernelbayes.filters.dynamics import Dynamics
 from kernelbayes.filters.loops import Looping
 from kernelbayes.filters.runs import Step
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, take
 from kernelbayes.select.calibration import Calibration
 
 

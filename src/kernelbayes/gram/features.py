@@ -42,22 +42,19 @@ from sklearn.cluster import kmeans_plusplus
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
     Array,
-    Points,
     Rng,
     as_generator,
     cholesky,
-    count,
     epsilon,
     like,
     namespace,
     row_blocks,
     solve_triangular,
-    sum_over_rows,
-    take,
     threads_for,
     to_numpy,
 )
 from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
+from kernelbayes.points import Points, count, sum_over_rows, take
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number.
 ERROR_ROWS = 10_000

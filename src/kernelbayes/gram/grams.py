@@ -12,15 +12,11 @@ from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
-    Points,
-    count,
     eigh,
     epsilon,
     like,
     namespace,
     row_blocks,
-    sum_over_rows,
-    take,
     threads_for,
     to_float,
 )
@@ -39,6 +35,7 @@ from kernelbayes.gram.solvers import (
     warn_rescued,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, sum_over_rows, take
 
 # Features of a sample are held in memory up to this many entries (1 GB of float64).
 STREAM_ENTRIES = 2**27

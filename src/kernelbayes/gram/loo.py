@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Points, concatenate, count, eigh, threads_for, to_numpy
+from kernelbayes.arrays import eigh, threads_for, to_numpy
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import (
     Gaussian,
@@ -23,6 +23,7 @@ from kernelbayes.kernels import (
     Polynomial,
     RationalQuadratic,
 )
+from kernelbayes.points import Points, concatenate, count
 
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number.
 LOO_POINTS = 2000

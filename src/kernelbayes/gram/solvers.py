@@ -15,7 +15,6 @@ from array_api_compat import device
 from kernelbayes.arrays import (
     Array,
     NumericalWarning,
-    as_floats,
     cho_solve,
     cholesky,
     eigh,
@@ -25,6 +24,7 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
+from kernelbayes.points import as_floats
 
 RESCUE_FACTOR = 10.0
 RESCUE_BOUND = 1e-4

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Points, count, row_blocks, take, to_numpy
+from kernelbayes.arrays import BLOCK_ENTRIES, row_blocks, to_numpy
 from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, take
 
 Vector = np.ndarray[Any, Any]
 

@@ -15,16 +15,9 @@ from typing import Any
 
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    add_into,
-    as_array,
-    count,
-    multiply_into,
-    namespace,
-)
+from kernelbayes.arrays import Array, add_into, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, scalar
+from kernelbayes.points import Points, as_array, count
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
 

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    as_vectors,
-    frame_columns,
-    is_frame,
-    namespace,
-    row_blocks,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, namespace, row_blocks, to_numpy
+from kernelbayes.points import Points, as_vectors, frame_columns, is_frame
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum

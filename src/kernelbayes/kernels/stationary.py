@@ -28,19 +28,17 @@ from scipy.spatial.distance import cdist, pdist
 from kernelbayes.arrays import (
     Array,
     NumericalWarning,
-    Points,
-    count,
     epsilon,
     exp_into,
     like,
     namespace,
     row_blocks,
-    take,
     threads_for,
     to_float,
     to_numpy,
 )
 from kernelbayes.kernels.base import Kernel, mirror, positive, scalar
+from kernelbayes.points import Points, count, take
 
 # Rows and columns of a tile: product, clipping and exponential stay in the second-level cache.
 # Not a power of two, whose columns would share few cache lines when a tile is transposed.

@@ -11,25 +11,11 @@ from array_api_compat import device, is_array_api_obj
 from scipy.spatial.transform import Rotation as SpatialRotation
 from sklearn.feature_extraction.text import CountVectorizer
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    as_array,
-    as_floats,
-    column_names,
-    count,
-    exp_into,
-    is_frame,
-    like,
-    namespace,
-    row_blocks,
-    take,
-    to_float,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, exp_into, like, namespace, row_blocks, to_float, to_numpy
 from kernelbayes.kernels.base import Kernel, mirror, scalar
 from kernelbayes.kernels.stationary import _Radial
 from kernelbayes.kernels.vector import intersection
+from kernelbayes.points import Points, as_array, as_floats, column_names, count, is_frame, take
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, add_into, as_vectors, namespace
+from kernelbayes.arrays import Array, add_into, namespace
 from kernelbayes.kernels.base import Kernel
+from kernelbayes.points import Points, as_vectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Points, as_floats, like, namespace, to_numpy
+from kernelbayes.arrays import Array, like, namespace, to_numpy
 from kernelbayes.kernels.base import Kernel, mirror, positive
 from kernelbayes.kernels.stationary import Gaussian
+from kernelbayes.points import Points, as_floats
 
 Warp = Literal["asinh", "log"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.

@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_array, as_vectors, column_names, to_numpy
+from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
 from kernelbayes.likelihood_free.bounds import bounded, unbounded
 from kernelbayes.likelihood_free.calling import as_row
 from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.priors import Prior, as_prior
 from kernelbayes.likelihood_free.simulators import Simulations, as_observation, simulate
+from kernelbayes.points import as_array, as_vectors, column_names
 
 Floats = np.ndarray[Any, Any]
 FRACTION, FEWEST = 0.01, 100  # kept unless told otherwise: the best 1 %, but at least a hundred

@@ -30,20 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    NumericalWarning,
-    Rng,
-    as_array,
-    as_generator,
-    as_vectors,
-    column_names,
-    to_numpy,
-)
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.likelihood_free.predictive import posterior_predictive
 from kernelbayes.likelihood_free.priors import as_prior
 from kernelbayes.likelihood_free.results import CoverageCheck, RankCheck
 from kernelbayes.likelihood_free.simulators import simulate
 from kernelbayes.likelihood_free.uniformity import draw_from, ranks_among, uniform_pvalues
+from kernelbayes.points import as_array, as_vectors, column_names
 from kernelbayes.select import progress_bar
 
 __all__ = ["coverage", "posterior_predictive", "sbc"]

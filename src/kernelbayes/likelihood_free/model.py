@@ -10,14 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.arrays import (
-    NumericalWarning,
-    Rng,
-    as_array,
-    as_generator,
-    column_names,
-    to_numpy,
-)
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.embedding.base import LEAST_MASS, LEAST_SHARE
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.choice import candidates, choose
@@ -29,6 +22,7 @@ from kernelbayes.likelihood_free.reading import FEWEST_SIMULATIONS, check_names,
 from kernelbayes.likelihood_free.scores import Score
 from kernelbayes.likelihood_free.transform import Data, Space
 from kernelbayes.likelihood_free.variants import METHODS, RULES, Learner
+from kernelbayes.points import as_array, column_names
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.select import progress_bar
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator, as_vectors, column_names, is_frame, to_numpy
+from kernelbayes.arrays import Rng, as_generator, to_numpy
 from kernelbayes.likelihood_free.components import (
     Component,
     Floats,
@@ -36,6 +36,7 @@ from kernelbayes.likelihood_free.components import (
     from_object,
     is_univariate,
 )
+from kernelbayes.points import as_vectors, column_names, is_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)

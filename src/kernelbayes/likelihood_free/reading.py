@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, as_array, as_vectors, column_names, to_numpy
+from kernelbayes.arrays import NumericalWarning, to_numpy
 from kernelbayes.likelihood_free.priors import Prior
+from kernelbayes.points import as_array, as_vectors, column_names
 
 Floats = np.ndarray[Any, Any]
 Names = tuple[str, ...] | None

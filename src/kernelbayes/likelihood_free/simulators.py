@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator, as_vectors, is_frame, to_numpy
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.likelihood_free.calling import (
     Floats,
     Names,
@@ -37,6 +37,7 @@ from kernelbayes.likelihood_free.calling import (
 )
 from kernelbayes.likelihood_free.priors import as_prior
 from kernelbayes.likelihood_free.running import BLOCK, Run, Source
+from kernelbayes.points import as_vectors, is_frame
 from kernelbayes.select import progress_bar
 
 

@@ -42,22 +42,12 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    Points,
-    as_floats,
-    count,
-    epsilon,
-    namespace,
-    take,
-    to_float,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, NumericalWarning, epsilon, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gram import Gram, Solver, check_ridge
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import Points, as_floats, count, take
 from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio
 

@@ -33,18 +33,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from array_api_compat import device, is_array_api_obj
 
-from kernelbayes.arrays import (
-    Array,
-    Points,
-    as_array,
-    as_vectors,
-    column_names,
-    count,
-    is_frame,
-    namespace,
-    row_blocks,
-    take,
-)
+from kernelbayes.arrays import Array, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Diagnostics, Factored, Gram, Solver, check_ridge, gram
 from kernelbayes.gram.features import Fourier, Landmarks
@@ -54,6 +43,7 @@ from kernelbayes.kernels import (
     Gaussian,
     Kernel,
 )
+from kernelbayes.points import Points, as_array, as_vectors, column_names, count, is_frame, take
 
 
 @dataclass(frozen=True)

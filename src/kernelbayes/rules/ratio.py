@@ -39,15 +39,11 @@ from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
-    Points,
     Rng,
     as_generator,
-    concatenate,
-    count,
     eigh,
     like,
     namespace,
-    take,
     threads_for,
     to_float,
     to_numpy,
@@ -57,6 +53,7 @@ from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, check_ridge, gram
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, concatenate, count, take
 from kernelbayes.rules.conditional import default_kernel
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.

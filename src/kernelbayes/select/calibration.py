@@ -28,11 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, as_vectors, like, namespace, row_blocks, take, to_numpy
+from kernelbayes.arrays import Array, like, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.regions import rearranged
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
+from kernelbayes.points import as_vectors, take
 from kernelbayes.rules.conditional import ConditionalEmbedding
 
 

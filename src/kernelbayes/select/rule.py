@@ -41,7 +41,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Points, Rng, as_generator, count, eigh, take, to_numpy
+from kernelbayes.arrays import Rng, as_generator, eigh, to_numpy
 from kernelbayes.embedding import Embedding, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.estimators import KernelBayesRule
@@ -55,6 +55,7 @@ from kernelbayes.gram.loo import (
     with_constant,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, take
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.ratio import density_ratio, kulsif_scores
 from kernelbayes.select.tuning import folds, progress_bar, rescaled, search_scales, tune

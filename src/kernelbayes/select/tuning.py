@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from kernelbayes.arrays import Rng, as_generator, take
+from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import take
 from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 
 Table = list[dict[str, Any]]
