@@ -103,7 +103,7 @@ class Races:
     kernel_z: Kernel = field(init=False)
     judge: Judge = field(init=False)
     bar: Any = field(init=False)
-    table: Table = field(init=False, default_factory=list)
+    table: Table = field(init=False, default_factory=Table)
     spent: float = field(init=False, default=0.0)
     complete: dict[tuple[float, ...], Trial] = field(init=False, default_factory=dict)
     seen: set[tuple[float, ...]] = field(init=False, default_factory=set)

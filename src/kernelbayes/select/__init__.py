@@ -2,15 +2,19 @@
 
 from kernelbayes.select import rule  # noqa: F401 (registers what tune can do)
 from kernelbayes.select.calibration import Calibration, calibrate
-from kernelbayes.select.tuning import Table, folds, progress_bar, rescaled, search_scales, tune
+from kernelbayes.select.search import Row, Table, Trial, coarse_to_fine, progress_bar, race
+from kernelbayes.select.tuning import folds, rescaled, tune
 
 __all__ = [
     "Calibration",
+    "Row",
     "Table",
+    "Trial",
     "calibrate",
+    "coarse_to_fine",
     "folds",
     "progress_bar",
+    "race",
     "rescaled",
-    "search_scales",
     "tune",
 ]

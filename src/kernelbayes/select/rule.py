@@ -58,7 +58,8 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.ratio import density_ratio, kulsif_scores
-from kernelbayes.select.tuning import folds, progress_bar, rescaled, search_scales, tune
+from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
+from kernelbayes.select.tuning import folds, rescaled, tune
 
 Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
 CRITERIA = ("combined", "predictive", "rkhs", "marginal")
@@ -143,7 +144,7 @@ def _(
         prior_ridge=model.prior_ridge if prior is None else ratio.ridge,
     )
     tuned.fit(X, Z, prior=prior)
-    tuned.tuning_ = table + tried
+    tuned.tuning_ = Table(table + tried)
     return tuned
 
 
@@ -187,14 +188,16 @@ class _Data:
             uniform = np.full(self.n, 1.0 / self.n)
             return [_Ratio(self.kernel_z, None, uniform, 1.0)], []
 
-        def score(kernel: Kernel) -> dict[str, Any]:
+        def score(kernel: Kernel) -> Row:
             ridges, scores = kulsif_scores(_reembed(self.prior, kernel), self.z)
-            return {"ridge": float(ridges[np.argmin(scores)]), "score": float(scores.min())}
+            best = float(ridges[np.argmin(scores)])
+            return {"kernel": kernel, "ridge": best, "score": float(scores.min())}
 
-        kernel, row, rows = search_scales(self.kernel_z, score, budget, bar)
-        table = [{"stage": "ratio", "variable": "z", **r} for r in rows]
+        rows = coarse_to_fine(lambda s: rescaled(self.kernel_z, s), score, budget, bar)
+        kernel, eta = rows.best["kernel"], rows.best["ridge"]
+        table = [{"stage": "ratio", "variable": "z", **row} for row in rows]
         method = model.ratio if self.method == "importance" else "kulsif"
-        candidates = [self._ratio(kernel, row["ridge"], method, model.rng)]
+        candidates = [self._ratio(kernel, eta, method, model.rng)]
         if self.criterion == "combined":
             kernels = dict.fromkeys(rescaled(self.kernel_z, s) for s in RATIO_SCALES)
             for k in kernels:
@@ -275,21 +278,21 @@ class _Data:
 
     def search(
         self, ratios: list[_Ratio], budget: int, bar: Any
-    ) -> tuple[_Ratio, Kernel, dict[str, Any], list[Any]]:
+    ) -> tuple[_Ratio, Kernel, Row, list[Any]]:
         """Ratio at the starting bandwidth of x, then the bandwidth of x, then the ratio again."""
         targets = self.targets(ratios[0])
         risk = self.risk(ratios[0], targets)
         table = []
         terms: dict[Kernel, Any] = {}  # what each pair adds to the score, by bandwidth of x
 
-        def scored(ratio: _Ratio, kernel: Kernel) -> dict[str, Any]:
+        def scored(ratio: _Ratio, kernel: Kernel) -> Row:
             row, terms[kernel] = self._score(ratio, kernel, targets, risk)
             return row
 
-        def best_ratio(kernel: Kernel, scale: float) -> tuple[_Ratio, dict[str, Any]]:
+        def best_ratio(kernel: Kernel, scale: float) -> tuple[_Ratio, Row]:
             rows = [scored(ratio, kernel) for ratio in ratios]
             named = [
-                {"stage": "rule", "variable": "x", "scale": scale, "kernel": kernel,
+                {"stage": "rule", "variable": "x", "scale": scale,
                  "kernel_z": ratio.kernel, "prior_ridge": ratio.ridge, **row}
                 for ratio, row in zip(ratios, rows, strict=True)
             ]  # fmt: skip
@@ -302,8 +305,11 @@ class _Data:
             ratio, _ = best_ratio(self.kernel_x, 1.0)
         # Finer steps differ by less than the noise of the risk; beyond four medians a smooth
         # kernel hardly changes but for the scale of its ridge.
-        limits = {"finest": 2.0, "widest": 4.0} if self.criterion == "combined" else {}
-        _, _, rows = search_scales(self.kernel_x, lambda k: scored(ratio, k), budget, bar, **limits)
+        finest, widest = (2.0, 4.0) if self.criterion == "combined" else (1.1, np.inf)
+        rows = coarse_to_fine(
+            lambda s: rescaled(self.kernel_x, s), lambda k: scored(ratio, k), budget, bar,
+            finest=finest, widest=widest,
+        )  # fmt: skip
         row = _steady(rows, terms)
         table += [{"stage": "rule", "variable": "x", "kernel_z": ratio.kernel,
                    "prior_ridge": ratio.ridge, **r} for r in rows]  # fmt: skip
@@ -312,9 +318,7 @@ class _Data:
             ratio, row = best_ratio(kernel, row["scale"])
         return ratio, kernel, row, table
 
-    def _score(
-        self, ratio: _Ratio, kernel: Kernel, targets: Any, risk: _Risk
-    ) -> tuple[dict[str, Any], Any]:
+    def _score(self, ratio: _Ratio, kernel: Kernel, targets: Any, risk: _Risk) -> tuple[Row, Any]:
         """Best ridge with its score, and what each pair (or fold) adds to it."""
         F = self.features(kernel)
         ridges = ridge_grid(F, ratio.weights)
@@ -332,7 +336,7 @@ class _Data:
         i = int(np.argmin(scores))
         ridge = float(ridges[i])
         ridge = ridge * ratio.mass if self.method == "importance" else ridge**2
-        return {"ridge": ridge, "score": float(scores[i])}, terms[i]
+        return {"kernel": kernel, "ridge": ridge, "score": float(scores[i])}, terms[i]
 
     def _gammas(self, ratio: _Ratio) -> list[Any]:
         """Signed weights of the prior on the training part of each fold."""
@@ -350,7 +354,7 @@ class _Data:
         return self._folded[key]
 
 
-def _steady(rows: list[dict[str, Any]], terms: dict[Kernel, Any]) -> dict[str, Any]:
+def _steady(rows: list[Row], terms: dict[Kernel, Any]) -> Row:
     """Row nearest to the starting bandwidth that the best row does not clearly beat.
 
     Clearly: by more than one standard error of the difference, in every column of the ``terms``
@@ -358,7 +362,7 @@ def _steady(rows: list[dict[str, Any]], terms: dict[Kernel, Any]) -> dict[str, A
     """
     best = min(rows, key=lambda row: row["score"])
 
-    def as_good(row: dict[str, Any]) -> bool:
+    def as_good(row: Row) -> bool:
         worse = terms[row["kernel"]] - terms[best["kernel"]]
         return bool(np.any(worse.sum(axis=0) <= np.sqrt(len(worse)) * worse.std(axis=0)))
 

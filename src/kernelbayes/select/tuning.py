@@ -10,15 +10,13 @@ Each model says what it is scored on; see its ``tune`` section in the documentat
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from kernelbayes.arrays import Rng, as_generator
 from kernelbayes.gram.features import Fourier, Landmarks
@@ -26,10 +24,7 @@ from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_g
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import take
 from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
-
-Table = list[dict[str, Any]]
-# Multiples of the median heuristic tried first; the search goes on from the best.
-COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
+from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
 
 
 def rescaled(kernel: Kernel, scale: float) -> Kernel:
@@ -50,65 +45,6 @@ def rescaled(kernel: Kernel, scale: float) -> Kernel:
         elif isinstance(value, Kernel):
             changes[item.name] = rescaled(value, scale)
     return replace(kernel, **changes) if changes else kernel
-
-
-def search_scales(
-    kernel: Kernel,
-    score: Callable[[Kernel], dict[str, Any]],
-    budget: int,
-    bar: Any = None,
-    *,
-    finest: float = 1.1,
-    widest: float = np.inf,
-) -> tuple[Kernel, dict[str, Any], Table]:
-    """Best multiple of a kernel's bandwidths: coarse, then outward or finer around the best.
-
-    ``score(kernel)`` gives a row with at least ``"score"`` (smaller is better). Returns the best
-    kernel, its row and all rows. A kernel without a bandwidth is scored once. Steps go down to the
-    factor ``finest``, and no further out than ``widest``.
-    """
-    if budget < 1:
-        raise ValueError(f"budget must be at least 1, got {budget}")
-    if rescaled(kernel, 2.0) == kernel:
-        row = {"scale": 1.0, "kernel": kernel, **score(kernel)}
-        return kernel, row, [row]
-    rows: Table = []
-
-    def visit(scale: float) -> None:
-        candidate = rescaled(kernel, scale)
-        rows.append({"scale": scale, "kernel": candidate, **score(candidate)})
-        if bar is not None:
-            bar.update()
-
-    for scale in COARSE[:budget]:
-        visit(scale)
-    factor = 2.0
-    while len(rows) < budget:
-        best = min(rows, key=lambda row: row["score"])["scale"]
-        seen = [row["scale"] for row in rows]
-        new = [
-            s
-            for s in (best * factor, best / factor)
-            if not np.any(np.isclose(s, seen)) and s < 1.001 * widest
-        ]
-        if not new:
-            factor = factor**0.5
-            if factor < finest:
-                break
-            continue
-        visit(new[0])
-    row = min(rows, key=lambda row: row["score"])
-    return row["kernel"], row, rows
-
-
-def progress_bar(total: int, description: str, progress: bool | None = None) -> Any:
-    """Progress bar, shown when a person is watching (a terminal or a notebook).
-
-    ``progress=True`` or ``False`` overrides.
-    """
-    if progress is None:
-        progress = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return tqdm(total=total, desc=description, disable=not progress, leave=False)
 
 
 @singledispatch
@@ -145,9 +81,9 @@ def tune(
     Returns
     -------
     model
-        Fitted, with ``tuning_``: a list of rows (dicts) of what was tried. Scores compare within a
-        ``"stage"`` only: "regression" (leave-one-out error), "ratio" (KuLSIF's score, which may be
-        negative) or "rule" (the criterion). ``"variable"`` is the one whose bandwidth was changed.
+        Fitted, with ``tuning_``: a table (list of dicts) of what was tried. Scores compare within
+        a ``"stage"`` only: "regression" (leave-one-out error), "ratio" (KuLSIF's score, which may
+        be negative) or "rule" (the criterion). ``"variable"`` is the one whose bandwidth changed.
 
     Examples
     --------
@@ -179,17 +115,19 @@ def _(
     keep = loo_subset(base.n)
     H = exact_features(base.kernel_z_, take(base.Z_, keep))[0]
 
-    def score(kernel: Kernel) -> dict[str, Any]:
+    def score(kernel: Kernel) -> Row:
         F = exact_features(kernel, take(base.X_, keep))[0]
         ridges = ridge_grid(F)
         errors = loo_errors(F, H, ridges)
-        return {"ridge": float(ridges[np.argmin(errors)]), "score": float(errors.min())}
+        best = float(ridges[np.argmin(errors)])
+        return {"kernel": kernel, "ridge": best, "score": float(errors.min())}
 
     start = model.kernel_x or default_kernel(X)
     with progress_bar(budget, "tuning", progress) as bar:
-        kernel, row, table = search_scales(start, score, budget, bar)
-    tuned = ConditionalEmbedding(kernel, base.kernel_z_, row["ridge"]).fit(X, Z)
-    tuned.tuning_ = [{"stage": "regression", "variable": "x", **r} for r in table]  # type: ignore[attr-defined]
+        table = coarse_to_fine(lambda scale: rescaled(start, scale), score, budget, bar)
+    best = table.best
+    tuned = ConditionalEmbedding(best["kernel"], base.kernel_z_, best["ridge"]).fit(X, Z)
+    tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
     return tuned
 
 

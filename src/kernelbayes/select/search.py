@@ -1,0 +1,237 @@
+r"""The two searches of the library, and the table of what a search has tried.
+
+:func:`coarse_to_fine` minimises a score over one scale (a bandwidth, in multiples of a first
+guess). :func:`race` compares candidates on parts of held-out data, one part after the other, and
+gives up early on those that fall behind: a poor candidate costs little. Both minimise.
+
+>>> import numpy as np
+>>> from kernelbayes.select import coarse_to_fine, race, Trial
+>>> table = coarse_to_fine(float, lambda scale: {"score": abs(scale - 3.0)}, budget=9)
+>>> table.best["scale"]
+2.8284271247461903
+>>> def score(name, parts):
+...     return Trial(name, np.full(parts, len(name)))
+>>> race(["narrow", "wide"], score, parts=[1, 2])[0].candidate
+'wide'
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from kernelbayes.arrays import Floats
+
+C = TypeVar("C")  # a candidate
+P = TypeVar("P")  # a part of the data
+Row = dict[str, Any]
+# Multiples of the first guess that are tried first: two octaves to each side, the nearest first.
+COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
+
+
+class Table(list[Row]):
+    """Rows (dicts) of what was tried, one for each candidate: ``tuning_`` and ``choice_``.
+
+    >>> Table([{"kernel": "Gaussian", "score": 0.25}, {"kernel": "Laplace", "score": 1 / 3}])
+    kernel    score
+    Gaussian  0.25
+    Laplace   0.3333
+    """
+
+    @property
+    def best(self) -> Row:
+        """Row with the smallest ``"score"``."""
+        return min(self, key=lambda row: row["score"])
+
+    def to_frame(self) -> Any:
+        """Pandas frame with one line for each row."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
+        return pd.DataFrame(list(self))
+
+    def __repr__(self) -> str:
+        """Columns side by side, numbers to four digits."""
+        names = list(dict.fromkeys(name for row in self for name in row))
+        lines = [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
+        return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def coarse_to_fine(
+    at: Callable[[float], C],
+    score: Callable[[C], Row],
+    budget: float,
+    bar: Any = None,
+    *,
+    start: Sequence[float] = COARSE,
+    finest: float = 1.1,
+    narrowest: float = 0.0,
+    widest: float = math.inf,
+) -> Table:
+    """Search over one scale: coarse steps, then outward or finer around the best.
+
+    Parameters
+    ----------
+    at : callable
+        Candidate at a scale, e.g. ``kernel.scaled``. One that does not change is scored once.
+    score : callable
+        Candidate to a row with at least ``"score"``; smaller is better.
+    budget : int
+        How many scales are tried at most.
+    bar : progress bar, optional
+    start : sequence of float
+        Scales tried first. From the best of them steps are a factor of 2, later its roots.
+    finest : float
+        Smallest factor of a step.
+    narrowest, widest : float
+        Ends of the scale.
+
+    Returns
+    -------
+    Table
+        In the order tried, each row with its ``"scale"``; ``best`` is the result.
+    """
+    if budget < 1:
+        raise ValueError(f"budget must be at least 1, got {budget}")
+    table = Table()
+
+    def visit(scale: float) -> None:
+        table.append({"scale": scale, **score(at(scale))})
+        if bar is not None:
+            bar.update()
+
+    if at(2.0) == at(1.0):
+        visit(1.0)
+        return table
+    for scale in start[: int(min(budget, len(start)))]:
+        visit(scale)
+    factor = 2.0
+    while len(table) < budget:
+        best = table.best["scale"]
+        seen = [row["scale"] for row in table]
+        new = [
+            scale
+            for scale in (best * factor, best / factor)
+            if not np.any(np.isclose(scale, seen)) and narrowest <= scale < 1.001 * widest
+        ]
+        if new:
+            visit(new[0])
+            continue
+        factor = factor**0.5
+        if factor < finest:
+            break
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Trial(Generic[C]):
+    """A candidate of a race, with its losses (m,) so far, which count as ``counts`` (m,) say."""
+
+    candidate: C
+    losses: Floats
+    counts: Floats | None = None
+
+    @property
+    def score(self) -> float:
+        """Mean loss; infinite if there is none."""
+        if len(self.losses) == 0:
+            return math.inf
+        if self.counts is None:
+            return float(np.mean(self.losses))
+        return float(np.average(self.losses, weights=self.counts))
+
+    def behind(self, other: Trial[C]) -> tuple[float, float]:
+        """By how much it is worse on the losses that both have, and the standard error of that."""
+        both = min(len(self.losses), len(other.losses))
+        mine, others = (trial.losses[:both] for trial in (self, other))
+        broken = [not np.all(np.isfinite(losses)) for losses in (mine, others)]
+        if any(broken):
+            return (0.0 if all(broken) else math.inf if broken[0] else -math.inf), 0.0
+        return float(np.mean(mine - others)), float(np.std(mine - others)) / math.sqrt(both)
+
+
+def race(
+    candidates: Iterable[C],
+    score: Callable[[C, P], Trial[C]],
+    parts: Sequence[P],
+    *,
+    leader: Trial[C] | None = None,
+    give_up: float = math.inf,
+    keep: Callable[[int, int], int | None] | None = None,
+) -> list[Trial[C]]:
+    """Compare candidates on one part of the data after the other; the worse ones stop early.
+
+    Parameters
+    ----------
+    candidates : iterable
+    score : callable
+        ``score(candidate, part)`` is the trial of the candidate after this part: all losses so far.
+        Its candidate, which may be a refined one, goes on to the next part.
+    parts : sequence
+        In the order in which they are gone through.
+    leader : Trial, optional
+        One that has been through all parts already.
+    give_up : float
+        A candidate stops when it is worse than the best by more than so many standard errors of
+        the difference. Infinite: none stops for that.
+    keep : callable, optional
+        ``keep(i, running)`` is how many of the running candidates go on after part i, the best
+        first; None means all of them.
+
+    Returns
+    -------
+    list of Trial
+        Best first: those that went through all parts by their score, then those that stopped, the
+        last to stop first.
+    """
+    running, finished = list(candidates), [] if leader is None else [leader]
+    stopped: list[Trial[C]] = []
+    for i, part in enumerate(parts if running else ()):
+        trials = [score(candidate, part) for candidate in running]
+        if i + 1 == len(parts):
+            finished += trials
+            break
+        on = trials
+        if give_up < math.inf:
+            front = min([*trials, *finished], key=lambda trial: trial.behind(trials[0])[0])
+            on = [trial for trial in trials if _close(trial, front, give_up)]
+        limit = keep(i, len(on)) if keep is not None and on else None
+        if limit is not None:
+            on = sorted(on, key=_score)[:limit]
+        stopped = sorted((trial for trial in trials if trial not in on), key=_score) + stopped
+        running = [trial.candidate for trial in on]
+        if not running:
+            break
+    return sorted(finished, key=_score) + stopped
+
+
+def _score(trial: Trial[Any]) -> float:
+    return trial.score
+
+
+def _close(trial: Trial[Any], front: Trial[Any], give_up: float) -> bool:
+    worse, error = trial.behind(front)
+    return worse <= give_up * error
+
+
+def progress_bar(total: float, description: str, progress: bool | None = None) -> Any:
+    """Progress bar, shown when a person is watching (a terminal or a notebook).
+
+    ``progress=True`` or ``False`` overrides.
+    """
+    if progress is None:
+        progress = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return tqdm(total=total, desc=description, disable=not progress, leave=False)
