@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import NumericalWarning
-from kernelbayes.likelihood_free.forward import Forward, Noise
-from kernelbayes.likelihood_free.inverse import Inverse, Recipe, targets
-from kernelbayes.likelihood_free.kde import (
+from kernelbayes.embedding.smooth import (
     SMOOTHING,
     Smoothed,
     Smoothing,
@@ -19,6 +17,8 @@ from kernelbayes.likelihood_free.kde import (
     local_shares,
     log_sum,
 )
+from kernelbayes.likelihood_free.forward import Forward, Noise
+from kernelbayes.likelihood_free.inverse import Inverse, Recipe, targets
 from kernelbayes.likelihood_free.local import local_regression
 from kernelbayes.likelihood_free.priors import as_prior
 from kernelbayes.likelihood_free.sampling import importance_sample, proposal_of, tempered

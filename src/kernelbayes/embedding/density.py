@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, to_numpy
+from kernelbayes.arrays import Array, Floats, to_numpy
 from kernelbayes.embedding.base import Validity, WeightedSample
+from kernelbayes.embedding.smooth import bandwidths, silverman
 from kernelbayes.kernels import Delta, Gaussian, Kernel, Periodic
 from kernelbayes.points import Points, as_vectors, take
 
@@ -47,10 +48,7 @@ class Densities(WeightedSample):
         if X.shape[1] != P.shape[1]:
             raise ValueError(f"X has {X.shape[1]} coordinates, the points have {P.shape[1]}")
         weights = self._distribution(_not_rearranged(valid))
-        if bandwidth is not None:
-            return self._answer(smoothed_density(P, weights, X, bandwidths(bandwidth, P)))
-        rows = [smoothed_density(P, w[None], X, silverman(P, w))[0] for w in weights]
-        return self._answer(np.stack(rows))
+        return self._answer(density(P, weights, X, bandwidth))
 
     def mode(
         self,
@@ -93,12 +91,39 @@ class Densities(WeightedSample):
         X = to_numpy(self._vectors)
         modes = []
         for w in weights:
-            h = silverman(X, w) if bandwidth is None else bandwidths(bandwidth, X)
+            h = silverman(X, w) if bandwidth is None else bandwidths(bandwidth, X.shape[1])
             kernel = Gaussian(tuple(h))
             heavy = X[np.argsort(-w)[:MODE_CANDIDATES]]
             heights = kernel(heavy, X) @ w
             modes.append(_mean_shift(X, w, kernel, heavy[np.argsort(-heights)[:starts]]))
         return self._answer(np.stack(modes))
+
+
+def density(P: Floats, W: Floats, X: Floats, bandwidth: float | Array | None = None) -> Floats:
+    """Densities (m, k) at X (k, d) of rows of weights W (m, n) over points P (n, d)."""
+    if bandwidth is None:
+        return np.concatenate([density(P, w[None], X, silverman(P, w)) for w in W])
+    h = bandwidths(bandwidth, P.shape[1])
+    return np.asarray(W @ Gaussian(tuple(h))(P, X) / np.prod(np.sqrt(2.0 * np.pi) * h))
+
+
+def grid_density(X: Floats, w: Floats, size: int) -> tuple[list[Floats], Floats]:
+    """Density of a weighted sample (n, d), d = 1 or 2, on a grid over the points with weight.
+
+    Returns the grid of each coordinate (size,), and the density (size,) or (size of y, size of x).
+    """
+    h = silverman(X, w)
+    used = X[w > 1e-3 * w.max()]
+    grids = [
+        np.linspace(*ends, size)
+        for ends in zip(used.min(0) - 3 * h, used.max(0) + 3 * h, strict=True)
+    ]
+    # A product kernel: one narrow matrix per coordinate instead of one over the whole grid.
+    factors = [
+        np.exp(-0.5 * ((g[:, None] - x) / s) ** 2) / (np.sqrt(2.0 * np.pi) * s)
+        for g, x, s in zip(grids, X.T, h, strict=True)
+    ]
+    return grids, factors[0] @ w if len(grids) == 1 else (factors[1] * w) @ factors[0].T
 
 
 def has_density(points: Points, kernel: Kernel) -> bool:
@@ -116,39 +141,6 @@ def first_point(points: Points) -> Points:
     if isinstance(points, dict):
         return {part: first_point(rows) for part, rows in points.items()}
     return points[0]
-
-
-def smoothed_density(P: Any, weights: Any, X: Any, h: Any) -> Any:
-    """Density (m, k) at X of the rows of weights over points P, smoothed by bandwidths h (d,)."""
-    volume = np.prod(np.sqrt(2.0 * np.pi) * h)
-    return weights @ Gaussian(tuple(h))(P, X) / volume
-
-
-def silverman(X: Any, w: Any) -> Any:
-    """Silverman's bandwidths (d,) for a weighted sample; a small positive one for constants."""
-    deviation = np.sqrt(np.maximum(w @ (X - w @ X) ** 2, 0.0))
-    spread = X.std(axis=0)
-    least = 1e-12 * np.maximum(
-        np.abs(X).max(axis=0), np.finfo(float).tiny
-    )  # rounding of a constant
-    scale = np.where(deviation > least, deviation, np.where(spread > least, 1e-3 * spread, 1.0))
-    return scale * silverman_factor(w, X.shape[1])
-
-
-def silverman_factor(w: Any, d: int) -> float:
-    """Silverman's bandwidth in units of the standard deviation, at the effective sample size."""
-    ess = max(float(np.sum(w)) ** 2 / float(np.sum(w**2)), 1.0)
-    return float((4.0 / ((d + 2.0) * ess)) ** (1.0 / (d + 4.0)))
-
-
-def bandwidths(bandwidth: Any, X: Any) -> Any:
-    """Bandwidths (d,) for points X (n, d) from a number or one per coordinate."""
-    h = np.asarray(to_numpy(bandwidth), dtype=float)
-    if h.ndim > 1 or h.size not in (1, X.shape[1]):
-        raise ValueError(f"bandwidth must be a number or one per coordinate, got {bandwidth!r}")
-    if not np.all(h > 0):
-        raise ValueError(f"bandwidth must be positive, got {bandwidth!r}")
-    return np.broadcast_to(h, X.shape[1])
 
 
 def _not_rearranged(valid: Validity) -> Validity:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.embedding.density import silverman, smoothed_density
+from kernelbayes.embedding.density import grid_density
 from kernelbayes.embedding.regions import Regions
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, bare, subplots
 
@@ -71,7 +71,7 @@ def _line(
     ax: Any, X: Any, w: Any, interval: Any, name: str, level: float, label: str | None
 ) -> Any:
     """Density of scalar points X (n, 1), its interval shaded, and the mean."""
-    grid, density = _density_1d(X, w)
+    (grid,), density = grid_density(X, w, GRID_1D)
     inside = (grid >= interval[0]) & (grid <= interval[1])
     ax.plot(grid, density, color=FIRST, lw=2.0, label=label)
     ax.fill_between(grid, density, where=inside, color=FIRST, alpha=0.25, lw=0,
@@ -82,7 +82,8 @@ def _line(
 
 def _curves(ax: Any, X: Any, weights: Any, name: str) -> Any:
     for i, w in enumerate(weights):
-        ax.plot(*_density_1d(X, w), color=CYCLE[i], lw=2.0, label=str(i))
+        (grid,), density = grid_density(X, w, GRID_1D)
+        ax.plot(grid, density, color=CYCLE[i], lw=2.0, label=str(i))
     return _density_axes(ax, name)
 
 
@@ -99,7 +100,7 @@ def _plane(ax: Any, X: Any, w: Any, names: tuple[str, ...]) -> Any:
     heavy = np.argsort(-w)[:SCATTER]
     heavy = heavy[w[heavy] > 0]
     ax.scatter(*X[heavy].T, s=20.0 * w[heavy] / w.max(), color=FIRST, alpha=0.4, lw=0)
-    x, y, density = _density_2d(X, w)
+    (x, y), density = grid_density(X, w, GRID_2D)
     ax.contour(x, y, density, levels=_contour_levels(density), colors=NEUTRAL, linewidths=1.0)
     ax.set(xlabel=names[0], ylabel=names[1])
     bare(ax)
@@ -139,26 +140,6 @@ def _bands(ax: Any, intervals: Any, medians: Any, names: tuple[str, ...], level:
     axes[0].legend(frameon=False)
     axes[-1].set_xlabel("member of the batch")
     return axes[0] if d == 1 else axes
-
-
-def _density_1d(X: Any, w: Any) -> tuple[Any, Any]:
-    """Grid over the points that have weight, and the smoothed density there."""
-    h = silverman(X, w)
-    grid = _grid(X[:, 0], w, h[0], GRID_1D)
-    return grid, smoothed_density(X, w[None], grid[:, None], h)[0]
-
-
-def _density_2d(X: Any, w: Any) -> tuple[Any, Any, Any]:
-    h = silverman(X, w)
-    x, y = (_grid(X[:, j], w, h[j], GRID_2D) for j in range(2))
-    # A product kernel: one narrow matrix per coordinate instead of one over the whole grid.
-    a, b = (np.exp(-0.5 * ((grid[:, None] - X[:, j]) / h[j]) ** 2) for j, grid in enumerate((x, y)))
-    return x, y, (b * w) @ a.T
-
-
-def _grid(x: Any, w: Any, h: float, size: int) -> Any:
-    used = x[w > 1e-3 * w.max()]
-    return np.linspace(used.min() - 3.0 * h, used.max() + 3.0 * h, size)
 
 
 def _contour_levels(density: Any) -> Any:

@@ -10,12 +10,9 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Rng, as_generator, like, namespace, to_numpy
 from kernelbayes.embedding.base import WeightedSample
-from kernelbayes.embedding.density import silverman_factor
+from kernelbayes.embedding.smooth import keep_covariance
 from kernelbayes.herding import greedy, rows_of
 from kernelbayes.points import Points, as_vectors, take
-
-# Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak.
-UNDERSMOOTH = 0.25
 
 
 class Sampling(WeightedSample):
@@ -78,7 +75,7 @@ class Sampling(WeightedSample):
             return drawn
         batches = [drawn] if self._single else drawn
         moved = [
-            smoothed(np.asarray(to_numpy(y), dtype=float), X, w, bandwidth, generator)
+            keep_covariance(np.asarray(to_numpy(y), dtype=float), (X, w), bandwidth, generator)
             for y, w in zip(batches, weights, strict=True)
         ]
         return like(moved[0] if self._single else np.stack(moved), self.points)
@@ -105,23 +102,3 @@ def _take_rows(points: Points, picks: Any) -> Points:
         return [take(points, row) for row in picks]
     flat = take(points, picks.ravel())
     return namespace(flat).reshape(flat, (*picks.shape, *points.shape[1:]))
-
-
-def smoothed(y: Any, X: Any, w: Any, bandwidth: Any, rng: np.random.Generator) -> Any:
-    """Draws y (m, d) from the weighted sample X, w, smoothed without inflating its covariance."""
-    d = X.shape[1]
-    mean = w @ X
-    V = (X - mean).T @ (w[:, None] * (X - mean))
-    variances = np.maximum(np.einsum("jj->j", V), 0.0)
-    if bandwidth is None:
-        share = np.full(d, min((UNDERSMOOTH * silverman_factor(w, d)) ** 2, 1.0))
-        extra = np.zeros(d)
-    else:
-        h2 = np.broadcast_to(np.asarray(to_numpy(bandwidth), dtype=float) ** 2, d)
-        share = np.minimum(h2 / np.where(variances > 0, variances, np.inf), 1.0)
-        extra = h2 - share * variances  # more noise than the sample has variance: it does inflate
-    a = np.sqrt(1.0 - share)
-    values, vectors = np.linalg.eigh(V * (1.0 - np.outer(a, a)))
-    noise = (rng.normal(size=y.shape) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    noise += rng.normal(size=y.shape) * np.sqrt(np.maximum(extra, 0.0))
-    return mean + a * (y - mean) + noise

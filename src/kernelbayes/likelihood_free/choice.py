@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.likelihood_free.inverse import LOCAL, Inverse, Recipe
-from kernelbayes.likelihood_free.kde import (
+from kernelbayes.embedding.smooth import (
     LOCAL_DIMENSIONS,
     NEIGHBOURS,
     SMOOTHING,
     Sample,
     Smoothing,
 )
+from kernelbayes.likelihood_free.inverse import LOCAL, Inverse, Recipe
 from kernelbayes.likelihood_free.scores import Judge, Score
 from kernelbayes.likelihood_free.variants import DENSE, RULES, Learner, Variant
 

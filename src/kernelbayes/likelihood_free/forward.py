@@ -21,8 +21,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import row_blocks
+from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
 from kernelbayes.likelihood_free.inverse import deviation, log_squares
-from kernelbayes.likelihood_free.kde import Smoothed, Smoothing, log_sum
 from kernelbayes.select.regression import Regression, again, regress, reweighted
 
 Floats = np.ndarray[Any, Any]

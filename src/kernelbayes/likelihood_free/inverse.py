@@ -16,7 +16,7 @@ Weights, and one way to move the simulations, or none:
 - scale: residuals are stretched by the ratio of predicted scales,
   :math:`f(x_o) + (\theta_i - f(x_i))\, \sigma(x_o) / \sigma(x_i)`.
 
-What is left is smoothed (:mod:`kernelbayes.likelihood_free.kde`).
+What is left is smoothed (:mod:`kernelbayes.embedding.smooth`).
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.embedding.base import LEAST_MASS, LEAST_SHARE
+from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.choice import candidates, choose
 from kernelbayes.likelihood_free.inverse import LOCAL
-from kernelbayes.likelihood_free.kde import Smoothing
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.priors import Prior, as_prior
 from kernelbayes.likelihood_free.reading import FEWEST_SIMULATIONS, check_names, read_simulations

@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 
 from kernelbayes.arrays import Rng, as_generator, to_numpy
 from kernelbayes.embedding import Embedding
-from kernelbayes.embedding.density import silverman_factor
+from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.likelihood_free.kde import WIDEST, Smoothed, Smoothing
 from kernelbayes.likelihood_free.pictures import pair_plot
 from kernelbayes.likelihood_free.priors import Prior
 from kernelbayes.likelihood_free.transform import Space

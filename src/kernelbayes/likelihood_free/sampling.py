@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.embedding.density import silverman_factor
-from kernelbayes.likelihood_free.kde import (
+from kernelbayes.embedding.smooth import (
     NEIGHBOURS,
     ROUNDING,
     WIDEST,
     Smoothed,
     neighbour_distances,
+    silverman_factor,
 )
 
 Floats = np.ndarray[Any, Any]

@@ -14,13 +14,16 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.likelihood_free.kde import (
+from kernelbayes.embedding.smooth import (
     SMOOTHING,
     WIDEST,
     Sample,
     Smoothed,
     Smoothing,
     local_shares,
+    log_sum,
+    log_terms,
+    shrinkage,
 )
 
 Floats = np.ndarray[Any, Any]
@@ -83,13 +86,10 @@ class Judge:
         h = np.asarray(SMOOTHING)[:, None]
         if neighbours:
             h = np.minimum(h * local_shares(Z, Smoothing(1.0, neighbours), np.inf), WIDEST)
-        a = _shrink(h, weights)
-        # |z - a Z|^2, for all smoothings at once.
-        apart = z @ z - 2.0 * a * (Z @ z) + a**2 * np.sum(Z * Z, axis=1)
-        exponents = np.where(same, -0.5 * apart / h**2 - Z.shape[1] * np.log(h), -np.inf)
-        top = exponents.max(axis=1)
-        logs = top + np.log(np.exp(exponents - top[:, None]) @ weights)
-        logs -= 0.5 * Z.shape[1] * np.log(2.0 * np.pi) + np.sum(np.log(smooth.factor.diagonal()))
+        a = shrinkage(h, weights)[:, None]
+        squares = a**2 * np.sum(Z * Z, axis=1)  # of all smoothings at once
+        terms = log_terms(-2.0 * a * (Z @ z), z @ z, squares, h, np.log(weights), Z.shape[1])
+        logs = log_sum(np.where(same, terms, -np.inf)) - smooth.log_volume
         logs = logs - self._log_inside(smooth, h, rng)
         if np.any(self.discrete):  # a value that no point has is rare, not impossible
             logs = np.logaddexp(np.log1p(-STRAY) + logs, np.log(STRAY) + self._anywhere(truth))
@@ -111,19 +111,13 @@ class Judge:
         if not np.any(np.isfinite(low) | np.isfinite(high)):
             return 0.0
         rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
-        a = _shrink(h, smooth.weights)[:, :, None]
+        a = shrinkage(h, smooth.weights)[:, None, None]
         h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
         z = a * smooth.whitened[rows]
         z = z + h * rng.normal(size=z.shape[1:])
         drawn = smooth.mean + z @ smooth.factor.T
         inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
         return np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS))
-
-
-def _shrink(h: Floats, weights: Floats) -> Floats:
-    """Factors (k, 1) of the distances to the mean, for k smoothings h, (k, 1) or (k, n)."""
-    added = h**2 if h.shape[1] == 1 else ((h**2) @ weights)[:, None]
-    return np.sqrt(1.0 - added)
 
 
 def _energy(points: Floats, weights: Floats, truth: Floats) -> float:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.embedding import embed
+from kernelbayes.embedding.smooth import Sample, Smoothed, Smoothing, best_smoothing, heaviest
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.forward import Forward
 from kernelbayes.likelihood_free.inverse import Inverse, Recipe
-from kernelbayes.likelihood_free.kde import Sample, Smoothed, Smoothing, best_smoothing, heaviest
 from kernelbayes.likelihood_free.priors import Prior
 from kernelbayes.likelihood_free.sampling import (
     LogDensity,

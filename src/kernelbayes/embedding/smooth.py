@@ -1,0 +1,331 @@
+r"""Smoothed weighted samples: densities and draws that are not confined to the points.
+
+A normal density sits at each point. With bandwidths ``h`` (d,), one per coordinate,
+
+.. math:: p(x) = \sum_i w_i N(x; x_i, \mathrm{diag}(h^2))
+
+has a covariance larger than that of the points by ``h^2``. A :class:`Smoothed` sample first shrinks
+the points towards their mean m by a = sqrt(1 - mean h^2) and takes a share of their own covariance
+S (West 1993), so that mean and covariance stay those of the points:
+
+.. math:: p(x) = \sum_i w_i N(x; m + a (x_i - m), h_i^2 S).
+
+The share h is one number, or follows each point's distance to its neighbours, so that dense
+regions stay sharp. With h near one this is the normal density of the sample's mean and covariance;
+with h near zero it is the sample itself. Discrete coordinates are neither shrunk nor smoothed.
+
+Bandwidths come from Silverman's rule (:func:`silverman`) or from leave-one-out likelihood
+(:func:`best_smoothing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from scipy.spatial import cKDTree
+
+from kernelbayes.arrays import Array, Bools, Floats, row_blocks, to_numpy
+
+Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
+# Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
+# factor: far above rounding (2e-16), far below any share h^2 in use.
+JITTER = 1e-9
+LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
+ROUNDING = 1e-12  # of weights that sum to one
+# Shares h^2 lie between rounding (JITTER) and a sample whose centres are still told apart.
+NARROWEST, WIDEST = 1e-4, 0.95
+# Shares h to choose from, about a factor of two apart: from nearly the points to nearly one normal.
+SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
+# The volume out to the k-th neighbour has a relative deviation of 1/sqrt(k), a third for k = 10. In
+# more than a few dimensions all points are about equally far from their neighbours.
+NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
+# Points left out to choose a smoothing (a mean log density then has an error of its deviation over
+# 14); the least log density that counts, so that one point without neighbours does not decide.
+LOOKED_AT, LEAST_LOG = 200, -1e3
+# The lightest points are dropped up to this mass, less than the error of a thousand draws.
+NEGLIGIBLE_MASS = 1e-3
+# Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak, and a
+# quarter of it keeps two peaks apart that are one deviation wide.
+UNDERSMOOTH = 0.25
+
+
+# --- bandwidths -----------------------------------------------------------------------------------
+
+
+def silverman_factor(w: Floats, d: int) -> float:
+    """Silverman's bandwidth in units of the standard deviation, at the effective sample size."""
+    ess = max(float(np.sum(w)) ** 2 / float(np.sum(w**2)), 1.0)
+    return float((4.0 / ((d + 2.0) * ess)) ** (1.0 / (d + 4.0)))
+
+
+def silverman(X: Floats, w: Floats) -> Floats:
+    """Silverman's bandwidths (d,) for a weighted sample; a small positive one for constants."""
+    deviation = np.sqrt(np.maximum(w @ (X - w @ X) ** 2, 0.0))
+    spread = X.std(axis=0)
+    rounding = 1e-12 * np.maximum(np.abs(X).max(axis=0), np.finfo(float).tiny)
+    instead = np.where(spread > rounding, 1e-3 * spread, 1.0)
+    scale = np.where(deviation > rounding, deviation, instead)
+    return np.asarray(scale * silverman_factor(w, X.shape[1]))
+
+
+def bandwidths(bandwidth: float | Array, d: int) -> Floats:
+    """Bandwidths (d,) from a number or one per coordinate."""
+    h = np.asarray(to_numpy(bandwidth), dtype=float)
+    if h.ndim > 1 or h.size not in (1, d):
+        raise ValueError(f"bandwidth must be a number or one per coordinate, got {bandwidth!r}")
+    if not np.all(h > 0):
+        raise ValueError(f"bandwidth must be positive, got {bandwidth!r}")
+    return np.broadcast_to(h, d)
+
+
+# --- draws with a bandwidth per coordinate -------------------------------------------------------
+
+
+def keep_covariance(
+    drawn: Floats,
+    sample: Sample,
+    bandwidth: float | Array | None,
+    rng: np.random.Generator,
+) -> Floats:
+    r"""Smooth points (m, d) drawn from a weighted sample without inflating its covariance.
+
+    Liu and West (2001), with a bandwidth per coordinate: ``y = m + A (x - m) + e``,
+    ``A_jj^2 = 1 - h_j^2 / V_jj``, ``Cov(e) = V - A V A``.
+    """
+    X, w = sample
+    d = X.shape[1]
+    mean = w @ X
+    V = (X - mean).T @ (w[:, None] * (X - mean))
+    variances = np.maximum(np.einsum("jj->j", V), 0.0)
+    if bandwidth is None:
+        share = np.full(d, min((UNDERSMOOTH * silverman_factor(w, d)) ** 2, 1.0))
+        extra = np.zeros(d)
+    else:
+        h2 = np.broadcast_to(np.asarray(to_numpy(bandwidth), dtype=float) ** 2, d)
+        share = np.minimum(h2 / np.where(variances > 0, variances, np.inf), 1.0)
+        extra = h2 - share * variances  # more noise than the sample has variance: it does inflate
+    a = np.sqrt(1.0 - share)
+    values, vectors = np.linalg.eigh(V * (1.0 - np.outer(a, a)))
+    noise = (rng.normal(size=drawn.shape) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    noise += rng.normal(size=drawn.shape) * np.sqrt(np.maximum(extra, 0.0))
+    return np.asarray(mean + a * (drawn - mean) + noise)
+
+
+# --- shares of the sample's own covariance --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How much a sample is smoothed.
+
+    ``h`` is the bandwidth as a share of the sample's standard deviation. With ``neighbours`` = k it
+    is that of a typical point; the bandwidth of each point is proportional to the distance to its
+    k-th neighbour.
+    """
+
+    h: float
+    neighbours: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """A weighted sample (n, d), smoothed by shares h, a number or (n,), of its own covariance."""
+
+    points: Floats
+    weights: Floats
+    h: float | Floats
+    discrete: Bools
+
+    @classmethod
+    def by(cls, points: Floats, weights: Floats, how: Smoothing, discrete: Bools) -> Smoothed:
+        """Smooth by one share, or by the distances to neighbours."""
+        if not how.neighbours:
+            return cls(points, weights, how.h, discrete)
+        blank = cls(points, weights, 0.5, discrete)
+        return replace(blank, h=local_shares(blank.whitened, how))
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Mean of the continuous coordinates, (c,)."""
+        return np.asarray(self.weights @ self._free)
+
+    @cached_property
+    def factor(self) -> Floats:
+        """Cholesky factor of the covariance of the continuous coordinates, (c, c)."""
+        return covariance_factor(self._free - self.mean, self.weights)
+
+    @cached_property
+    def whitened(self) -> Floats:
+        """Continuous coordinates of mean zero and unit covariance, (n, c)."""
+        return self.whiten(self._free)
+
+    @cached_property
+    def shrink(self) -> float:
+        """Factor that moves points towards the mean, to offset the variance smoothing adds."""
+        return float(shrinkage(np.broadcast_to(self.h, len(self.weights)), self.weights))
+
+    @property
+    def log_volume(self) -> float:
+        """Log of one over the peak of the normal density with the sample's covariance."""
+        c = len(self.factor)
+        return float(0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal())))
+
+    @property
+    def _free(self) -> Floats:
+        return self.points[:, ~self.discrete]
+
+    def draw(self, m: int, rng: np.random.Generator) -> Floats:
+        """Independent draws (m, d)."""
+        rows = rng.choice(len(self.weights), size=m, p=self.weights)
+        h = np.broadcast_to(self.h, len(self.weights))[rows][:, None]
+        z = self.shrink * self.whitened[rows]
+        z += h * rng.normal(size=z.shape)
+        drawn = self.points[rows]
+        drawn[:, ~self.discrete] = self.mean + z @ self.factor.T
+        return drawn
+
+    def log_density(self, T: Floats) -> Floats:
+        """Log density (m,) at T (m, d): a density in the continuous, a mass in the others."""
+        used = self.weights > 0
+        queries = self.whiten(T[:, ~self.discrete])
+        q2 = np.einsum("ij,ij->i", queries, queries)
+        if self.shrink == 0 and not np.any(self.discrete):  # all centres are one: a normal density
+            return np.asarray(-0.5 * q2 - self.log_volume)
+        h = np.broadcast_to(self.h, len(used))[used]
+        Z, logs = self.shrink * self.whitened[used], np.log(self.weights[used])
+        squares, twice = np.einsum("ij,ij->i", Z, Z), -2.0 * Z.T
+        labels, asked = self.points[used][:, self.discrete], T[:, self.discrete]
+        found = np.empty(len(T))
+        for rows in row_blocks(len(T), len(logs)):
+            D = log_terms(queries[rows] @ twice, q2[rows, None], squares, h, logs, Z.shape[1])
+            if labels.shape[1]:
+                D[np.any(asked[rows][:, None] != labels[None], axis=2)] = -np.inf
+            found[rows] = log_sum(D)
+        return np.asarray(found - self.log_volume)
+
+    def log_own(self) -> Floats:
+        """Log of what each point (n,) adds to the density at itself; all are continuous."""
+        h = np.broadcast_to(self.h, len(self.weights))
+        moved = (1.0 - self.shrink) ** 2 * np.einsum("ij,ij->i", self.whitened, self.whitened)
+        c = self.points.shape[1]
+        with np.errstate(divide="ignore"):  # a point without weight adds nothing
+            logs = np.log(self.weights)
+        return np.asarray(logs - c * np.log(h) - 0.5 * moved / h**2 - self.log_volume)
+
+    def whiten(self, X: Floats) -> Floats:
+        """Coordinates of X (m, c) in which the sample has unit covariance."""
+        solved = scipy.linalg.solve_triangular(
+            self.factor, (X - self.mean).T, lower=True, check_finite=False
+        )
+        return np.asarray(solved.T)
+
+
+def shrinkage(h: Floats, weights: Floats) -> Floats:
+    """Factors (...) towards the mean that offset smoothing by shares h (..., n) or (..., 1)."""
+    added = (h**2 @ weights) if h.shape[-1] == len(weights) else h[..., 0] ** 2
+    return np.asarray(np.where(added < 1.0 - ROUNDING, np.sqrt(np.maximum(1.0 - added, 0.0)), 0.0))
+
+
+def log_terms(
+    cross: Floats, q2: Floats | float, squares: Floats, h: Floats, logs: Floats, c: int
+) -> Floats:
+    """Log of what each point adds to a smoothed density, but for the volume. Overwrites ``cross``.
+
+    log w_i - c log h_i - |q - a z_i|^2 / (2 h_i^2) at whitened q, from ``cross`` = -2 a q . z_i,
+    ``q2`` = |q|^2, ``squares`` = |a z_i|^2 and ``logs`` = log w_i.
+    """
+    cross += q2
+    cross += squares
+    cross *= -0.5 / h**2
+    cross += logs - c * np.log(h)
+    return cross
+
+
+def log_sum(exponents: Floats) -> Floats:
+    """Log of the sum of exponentials along rows; -inf for a row of -inf. Overwrites its input.
+
+    Exponentials relative to the largest are in single precision: fast, and more digits than a
+    density estimate has.
+    """
+    top = exponents.max(axis=1)
+    exponents -= np.where(np.isfinite(top), top, 0.0)[:, None]
+    with np.errstate(divide="ignore", over="ignore"):
+        terms = exponents.astype(np.float32)
+        return np.asarray(top + np.log(np.exp(terms, out=terms).sum(axis=1, dtype=np.float64)))
+
+
+def local_shares(Z: Floats, how: Smoothing, widest: float = WIDEST) -> Floats:
+    """Shares (n,) of whitened points (n, c), in proportion to the distance to a neighbour."""
+    k = min(how.neighbours, len(Z) - 1)
+    if k < 1 or Z.shape[1] == 0:
+        return np.full(len(Z), min(how.h, widest))
+    distances = neighbour_distances(Z, k)
+    typical = max(float(np.median(distances)), np.finfo(float).tiny)
+    return np.asarray(np.clip(how.h * distances / typical, NARROWEST, widest))
+
+
+def neighbour_distances(Z: Floats, k: int) -> Floats:
+    """Distance (n,) of each point to its k-th neighbour."""
+    return np.asarray(cKDTree(Z).query(Z, k=[k + 1])[0][:, 0])
+
+
+def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) -> Smoothing:
+    """Smoothing of the highest leave-one-out likelihood: each point under the others' density.
+
+    The points (n, d) looked at are drawn by weight. All coordinates are continuous.
+    """
+    none = np.zeros(points.shape[1], dtype=bool)
+    rows = np.unique(rng.choice(len(weights), size=LOOKED_AT, p=weights))
+    Z = Smoothed(points, weights, 0.5, none).whitened
+    squares, products = np.einsum("ij,ij->i", Z, Z), Z[rows] @ Z.T
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    apart: dict[int, Floats] = {0: np.ones(len(Z))}
+    if Z.shape[1] <= LOCAL_DIMENSIONS:
+        apart[NEIGHBOURS] = local_shares(Z, Smoothing(1.0, NEIGHBOURS), np.inf)
+
+    def score(how: Smoothing) -> float:
+        h = np.clip(how.h * apart[how.neighbours], NARROWEST, WIDEST)
+        a = float(shrinkage(h, weights))
+        D = log_terms(-2.0 * a * products, squares[rows, None], a**2 * squares, h, logs, Z.shape[1])
+        D[np.arange(len(rows)), rows] = -np.inf
+        return float(weights[rows] @ np.maximum(log_sum(D), LEAST_LOG))
+
+    best = [_climb(score, [Smoothing(h, k) for h in SMOOTHING]) for k in apart]
+    return max(best, key=lambda found: found[0])[1]
+
+
+def _climb(score: Callable[[Smoothing], float], grid: list[Smoothing]) -> tuple[float, Smoothing]:
+    """Best score, and where on a grid: up from its middle for as long as it gets better."""
+    at = len(grid) // 2
+    scores = {i: score(grid[i]) for i in (at - 1, at, at + 1)}
+    step = 1 if scores[at + 1] > scores[at - 1] else -1
+    at = max(scores, key=lambda i: scores[i])
+    while 0 <= at + step < len(grid):
+        if at + step not in scores:
+            scores[at + step] = score(grid[at + step])
+        if scores[at + step] <= scores[at]:
+            break
+        at += step
+    return scores[at], grid[at]
+
+
+def heaviest(points: Floats, weights: Floats) -> Sample:
+    """Drop the lightest of points (n, d), which together weigh next to nothing."""
+    order = np.argsort(weights)
+    kept = np.sort(order[np.cumsum(weights[order]) > NEGLIGIBLE_MASS])
+    return points[kept], weights[kept] / weights[kept].sum()
+
+
+def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
+    """Cholesky factor of the weighted covariance of deviations (n, c) from their mean."""
+    S = (deviations * weights[:, None]).T @ deviations
+    c = len(S)
+    level = max(float(np.trace(S)) / max(c, 1), np.finfo(float).tiny)
+    variances = S.diagonal().copy()
+    S[np.arange(c), np.arange(c)] += JITTER * variances + JITTER**2 * level + LEAST_VARIANCE
+    return np.asarray(np.linalg.cholesky(S))
