@@ -23,7 +23,8 @@ from kernelbayes.gram.features import Fourier, Landmarks, nystrom, pivoted_chole
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Linear, Parts, Polynomial, Warped
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
-from kernelbayes.kernels.stationary import Periodic, _Bandwidth
+from kernelbayes.kernels.bandwidth import Bandwidth
+from kernelbayes.kernels.curved import Periodic
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules import BayesMethod, turn
 from kernelbayes.rules.conditional import nearest_similarity
@@ -294,7 +295,7 @@ def restricted(kernel: Kernel, columns: tuple[int, ...]) -> Kernel:
 
 
 @restricted.register
-def _(kernel: _Bandwidth, columns: tuple[int, ...]) -> Kernel:
+def _(kernel: Bandwidth, columns: tuple[int, ...]) -> Kernel:
     changes: dict[str, Any] = {}
     if isinstance(kernel.bandwidth, tuple):
         changes["bandwidth"] = tuple(kernel.bandwidth[j] for j in columns)

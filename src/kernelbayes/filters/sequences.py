@@ -14,7 +14,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.gram.loo import on_vectors
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.algebra import Product, Scaled, Sum
-from kernelbayes.kernels.stationary import Periodic
+from kernelbayes.kernels.curved import Periodic
 from kernelbayes.points import (
     Points,
     as_array,

@@ -1,12 +1,13 @@
 """Kernels: immutable values, callable as ``k(X, Y)``, with algebra."""
 
-from kernelbayes.kernels.algebra import Parts, Product, Scaled, Sum
+from kernelbayes.kernels.algebra import Product, Scaled, Sum
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.kernels.stationary import Gaussian, Laplace, Matern, Periodic, RationalQuadratic
+from kernelbayes.kernels.curved import Periodic, Rotation
+from kernelbayes.kernels.custom import Custom
+from kernelbayes.kernels.parts import Parts
+from kernelbayes.kernels.radial import Gaussian, Laplace, Matern, RationalQuadratic
 from kernelbayes.kernels.structured import (
-    Custom,
     Delta,
-    Rotation,
     SpatialPyramid,
     Spectrum,
     Trace,

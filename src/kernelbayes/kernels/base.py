@@ -4,24 +4,39 @@ A kernel ``k`` is a positive semi-definite function of two points, the inner pro
 features: ``k(x, y) = <phi(x), phi(y)>``. It knows nothing of inference. To write your own, wrap a
 function in :class:`~kernelbayes.Custom`, or subclass :class:`Kernel` as a frozen dataclass, give
 it ``_cross`` and ``_diag``, and run :func:`kernelbayes.laws.check_kernel` on it.
+
+The rest of the library asks a kernel about itself and never which class it is. Each question has
+an answer here that is right, if cautious, for any kernel; a class that knows better overrides it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from array_api_compat import device
 
-from kernelbayes.arrays import Array, namespace, row_blocks, to_numpy
-from kernelbayes.points import Points, as_vectors, frame_columns, is_frame
+from kernelbayes.arrays import Array, Floats, namespace, row_blocks, to_numpy
+from kernelbayes.kernels.tiles import mirror
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    as_vectors,
+    count,
+    frame_columns,
+    is_frame,
+    take,
+)
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
+
+# Rows of a block in which pairs k(x_i, y_i) are read off Gram matrices: with few rows little is
+# computed beside the diagonal, with many the calls cost less. With features nothing is wasted.
+PAIRED_ROWS, PAIRED_FEATURE_ROWS = 16, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +48,7 @@ class Kernel(ABC):
     are kernels.
     """
 
-    @property
-    def finite(self) -> bool:
-        """Whether the kernel has finitely many features, given by ``features``."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """Whether the kernel reads columns by name (a frame is then kept as named columns)."""
-        return False
-
-    def __call__(self, X: Any, Y: Any = None) -> Array:
+    def __call__(self, X: PointsLike, Y: PointsLike = None) -> Array:
         """Gram matrix (n, m) of ``k(x_i, y_j)``; Y defaults to X."""
         points = self.points(X, "X")
         if Y is None or Y is X:
@@ -52,11 +57,11 @@ class Kernel(ABC):
         self.check_pair(points, other)
         return self._cross(points, other)
 
-    def diag(self, X: Any) -> Array:
+    def diag(self, X: PointsLike) -> Array:
         """Return the values ``k(x_i, x_i)``, shape (n,)."""
         return self._diag(self.points(X, "X"))
 
-    def features(self, X: Any) -> Array:
+    def features(self, X: PointsLike) -> Array:
         """Feature matrix (n, r) with ``k(X, Y) == features(X) @ features(Y).T``."""
         if not self.finite:
             raise TypeError(
@@ -65,7 +70,7 @@ class Kernel(ABC):
             )
         return self._features(self.points(X, "X"))
 
-    def points(self, X: Any, name: str = "X") -> Points:
+    def points(self, X: PointsLike, name: str = "X") -> Points:
         """Check X and bring it into the form this kernel computes with; idempotent."""
         if is_frame(X) and self.by_name:
             X = frame_columns(X)
@@ -88,7 +93,141 @@ class Kernel(ABC):
                 f"{tuple(Y.shape[1:])}; do they have the same columns?"
             )
 
-    def _points(self, X: Any, name: str) -> Points:
+    # --- what a kernel knows of itself -----------------------------------------------------------
+
+    @property
+    def finite(self) -> bool:
+        """Whether the kernel has finitely many features, given by ``features``."""
+        return False
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the kernel reads columns by name (a frame is then kept as named columns)."""
+        return False
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether a point is a row of an (n, d) array: not an image, a string or a category."""
+        return True
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether points are vectors whose squared distance is the natural error.
+
+        If not, errors are measured in the RKHS.
+        """
+        return False
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether the mean of points is not their weighted average, as on a circle."""
+        return False
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether points are categories: equal or not."""
+        return False
+
+    @property
+    def has_density(self) -> bool:
+        """Whether numeric points may be smoothed by a Gaussian: not angles, not categories."""
+        return not self.is_categorical
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the kernel is known to be differentiable on vectors."""
+        return False
+
+    @property
+    def gaussian_bandwidth(self) -> float | tuple[float, ...] | None:
+        """Bandwidth of a Gaussian kernel, for closed forms; None for any other kernel."""
+        return None
+
+    @property
+    def exact(self) -> Kernel:
+        """The kernel that this one approximates; itself if it is no approximation."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """Short name for tables."""
+        name = type(self).__name__
+        several = isinstance(getattr(self, "bandwidth", None), tuple)
+        return f"{name} per dimension" if several else name
+
+    def scaled(self, factor: float) -> Kernel:
+        """Kernel with every bandwidth in it multiplied by a factor; itself if it has none."""
+        own: dict[str, Any] = {}
+        for item in fields(self):
+            if item.name == "bandwidth":
+                h = getattr(self, "bandwidth")  # noqa: B009 (a field of some subclasses)
+                own["bandwidth"] = tuple(np.asarray(h) * factor) if np.ndim(h) else h * factor
+        return self._with(lambda kernel: kernel.scaled(factor), **own)
+
+    def on(self, columns: Sequence[int]) -> Kernel:
+        """Kernel over some coordinates: parameters that are tuples hold one value for each.
+
+        Of named parts, over some parts, by their number. A TypeError says when there is none.
+        """
+        if not self.takes_rows:
+            raise TypeError(
+                f"{type(self).__name__} has no form for partly missing observations; give whole "
+                "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
+            )
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        own = {
+            name: tuple(value[j] for j in columns)
+            for name, value in values.items()
+            if isinstance(value, tuple)
+        }
+        return self._with(lambda kernel: kernel.on(columns), **own)
+
+    def paired(self, X: PointsLike, Y: PointsLike) -> Array:
+        """Return the values ``k(x_i, y_i)``, shape (n,), without the Gram matrix."""
+        points, other = self.points(X, "X"), self.points(Y, "Y")
+        self.check_pair(points, other)
+        if count(points) != count(other):
+            raise ValueError(f"pairs are needed, got {count(points)} and {count(other)} points")
+        return self._paired(points, other)
+
+    def mean_of(self, points: Points, weights: Array) -> Points:
+        """Mean of checked points under weights (n,) or (m, n), in the space of the points.
+
+        The weighted average (d,) or (m, d) of vectors, unless the space is curved.
+        """
+        try:
+            vectors = as_vectors(points, "points")
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                "this question needs points in R^d; use expect(f) or prob(predicate)"
+            ) from error
+        return weights @ vectors
+
+    def preimage_of(self, points: Points, weights: Array) -> Points | None:  # noqa: ARG002
+        """Point whose features are closest to the mean features; None: no closed form."""
+        return None
+
+    def split(self, points: Points) -> list[tuple[Hashable, Kernel, Points]]:
+        """Parts of a joint variable, each as its key, kernel and points; else itself."""
+        return [("", self, points)]
+
+    def spectrum(
+        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
+    ) -> Floats:
+        """Draw q frequencies (q, dim) from the spectral distribution of the kernel.
+
+        ``normal`` are standard normal draws (q, dim) to start from, independent or not. Kernels
+        that are no function of x - y alone have no such distribution: a TypeError says so.
+        """
+        del q, dim, rng, normal
+        raise TypeError(
+            f"Fourier features need a Gaussian, Laplace, Matern or RationalQuadratic kernel, got "
+            f"{type(self).__name__}; use nystrom or pivoted_cholesky, which take any kernel"
+        )
+
+    # --- what a subclass provides ----------------------------------------------------------------
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         return as_vectors(X, name)
 
     @abstractmethod
@@ -101,6 +240,26 @@ class Kernel(ABC):
 
     def _self(self, X: Points) -> Array:
         return mirror(self._cross(X, X), self._diag(X))
+
+    def _paired(self, X: Points, Y: Points) -> Array:
+        parts = []
+        size = PAIRED_FEATURE_ROWS if self.finite else PAIRED_ROWS
+        for rows in row_blocks(count(X), 1, entries=size):
+            x, y = take(X, rows), take(Y, rows)
+            if self.finite:
+                F = self._features(x) * self._features(y)
+                parts.append(namespace(F).sum(F, axis=1))
+            else:
+                G = self._cross(x, y)
+                parts.append(namespace(G).linalg.diagonal(G))
+        return namespace(*parts).concat(parts)
+
+    def _with(self, change: Callable[[Kernel], Kernel], **own: Any) -> Kernel:
+        """Kernel with changed operands and parameters of its own; itself if nothing changes."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        inner = {name: change(old) for name, old in values.items() if isinstance(old, Kernel)}
+        same = all(new is values[name] for name, new in inner.items())
+        return self if same and not own else replace(self, **own, **inner)
 
     def _features(self, X: Points) -> Array:  # noqa: ARG002 (finite kernels override it)
         raise TypeError(f"{type(self).__name__} has no finite features")
@@ -166,23 +325,3 @@ def scalar(value: Any, name: str) -> float:
     if isinstance(number, tuple):
         raise ValueError(f"{name} must be one number, got {value!r}")
     return number
-
-
-def mirror(G: Array, diag: Array) -> Array:
-    """Copy the lower triangle of G onto the upper one and put ``diag`` on the diagonal.
-
-    In place for NumPy, by blocks so that the transposed reads stay in cache.
-    """
-    n = G.shape[0]
-    if isinstance(G, np.ndarray):
-        for rows in row_blocks(n, 1, entries=256):
-            lower = np.tril(G[rows, rows], -1)
-            np.add(lower, lower.T, out=G[rows, rows])
-            G[: rows.start, rows] = G[rows, : rows.start].T
-        np.fill_diagonal(G, diag)
-        return G
-    xp = namespace(G)
-    lower = xp.tril(G, k=-1)
-    index = xp.arange(n, device=device(G))
-    on_diagonal = index[:, None] == index[None, :]
-    return xp.where(on_diagonal, diag[:, None], lower + lower.T)

@@ -1,21 +1,23 @@
-"""Kernels beyond vectors: categories, matrices, rotations, images, strings, and your own."""
+"""Kernels beyond vectors: categories, matrices, images and strings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import device, is_array_api_obj
-from scipy.spatial.transform import Rotation as SpatialRotation
+import numpy.typing as npt
+from array_api_compat import device
+from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from kernelbayes.arrays import Array, exp_into, like, namespace, row_blocks, to_float, to_numpy
-from kernelbayes.kernels.base import Kernel, mirror, scalar
-from kernelbayes.kernels.stationary import _Radial
+from kernelbayes.arrays import Array, Floats, Ints, like, namespace, to_float, to_numpy
+from kernelbayes.kernels.base import Kernel
+from kernelbayes.kernels.curved import are_rotations, rotation_mean
+from kernelbayes.kernels.tiles import mirror
 from kernelbayes.kernels.vector import intersection
-from kernelbayes.points import Points, as_array, as_floats, column_names, count, is_frame, take
+from kernelbayes.points import Points, PointsLike, as_array, as_floats, is_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,17 @@ class Delta(Kernel):
            [1.]])
     """
 
-    def _points(self, X: Any, name: str) -> Points:
+    @property
+    def is_categorical(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def takes_rows(self) -> bool:
+        """False: points are categories."""
+        return False
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         X = as_array(X, name)
         if X.ndim == 0 or 0 in X.shape:
             raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; expected n categories")
@@ -73,7 +85,7 @@ def _value_type(*points: Points) -> Any:
     return xp.float32 if all(X.dtype == xp.float32 for X in points) else xp.float64
 
 
-def _codes(X: np.ndarray[Any, Any], Y: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+def _codes(X: npt.NDArray[Any], Y: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Integer codes such that two points are equal exactly when their codes are."""
     if (X.dtype.kind in "US") != (Y.dtype.kind in "US") and "O" not in X.dtype.kind + Y.dtype.kind:
         raise TypeError(f"categories of type {X.dtype} and {Y.dtype} cannot be compared")
@@ -112,7 +124,12 @@ class Trace(Kernel):
         """True: the features are the entries."""
         return True
 
-    def _points(self, X: Any, name: str) -> Points:
+    @property
+    def takes_rows(self) -> bool:
+        """False: a point is a matrix."""
+        return False
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         X = as_floats(X, name)
         if X.ndim != 3 or 0 in X.shape:
             raise ValueError(f"{name} must be matrices of shape (n, p, q), got {tuple(X.shape)}")
@@ -124,56 +141,15 @@ class Trace(Kernel):
     def _diag(self, X: Points) -> Array:
         return namespace(X).sum(X * X, axis=(1, 2))
 
+    def preimage_of(self, points: Points, weights: Array) -> Array:
+        """Average matrix; of rotations, the rotation closest to it (KBR13 section 5.3)."""
+        if are_rotations(to_numpy(points)):
+            return rotation_mean(points, weights)
+        mean = weights @ self._features(points)
+        return namespace(mean).reshape(mean, (*mean.shape[:-1], *points.shape[1:]))
+
     def _features(self, X: Points) -> Array:
         return namespace(X).reshape(X, (X.shape[0], -1))
-
-
-@dataclass(frozen=True, eq=False)
-class Rotation(_Radial):
-    r"""Kernel on the rotation group SO(3).
-
-    .. math:: k(A, B) = \exp\left(-\frac{\|A - B\|_F^2}{2 h^2}\right)
-              = \exp\left(-\frac{3 - \mathrm{Tr}(A B^\top)}{h^2}\right)
-
-    Points are (n, 3, 3) rotation matrices or a :class:`scipy.spatial.transform.Rotation`. The
-    Gaussian kernel of the entries, restricted to a compact set, hence characteristic on SO(3);
-    the same from the left and the right, k(RA, RB) = k(AR, BR) = k(A, B).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelbayes import Rotation
-    >>> Rotation(1.0)(np.eye(3)[None])
-    array([[1.]])
-    """
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", scalar(self.bandwidth, "bandwidth"))
-
-    def _points(self, X: Any, name: str) -> Points:
-        if isinstance(X, SpatialRotation):
-            X = np.atleast_3d(X.as_matrix()).reshape(-1, 3, 3)
-        X = as_floats(X, name)
-        if X.ndim != 3 or X.shape[1:] != (3, 3) or X.shape[0] == 0:
-            raise ValueError(f"{name} must be rotations of shape (n, 3, 3), got {tuple(X.shape)}")
-        A = np.asarray(to_numpy(X), dtype=np.float64)
-        off = np.abs(A @ A.swapaxes(1, 2) - np.eye(3)).max(axis=(1, 2))
-        bad = np.flatnonzero((off > 1e-3) | (np.linalg.det(A) < 0))
-        if bad.size:
-            raise ValueError(
-                f"{name}[{bad[0]}] is not a rotation matrix ({bad.size} of {len(A)} are not); "
-                "project each on SO(3) by its singular value decomposition first"
-            )
-        return X
-
-    def _coordinates(self, X: Points) -> Array:
-        return namespace(X).reshape(X, (X.shape[0], 9)) / self.bandwidth
-
-    def _dimension(self, _: Points) -> int:
-        raise ValueError("Rotation has one bandwidth; per_dimension=True makes no sense for it")
-
-    def _profile(self, E: Array) -> Array:
-        return exp_into(E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +195,12 @@ class SpatialPyramid(Kernel):
         if not self.low < self.high:
             raise ValueError(f"low must be below high, got {self.low} and {self.high}")
 
-    def _points(self, X: Any, name: str) -> Points:
+    @property
+    def takes_rows(self) -> bool:
+        """False: a point is an image."""
+        return False
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         X = as_floats(X, name)
         if X.ndim not in (3, 4) or 0 in X.shape:
             raise ValueError(
@@ -300,7 +281,12 @@ class Spectrum(Kernel):
         if not isinstance(self.k, int | np.integer) or self.k < 1:
             raise ValueError(f"k must be a positive integer, got {self.k!r}")
 
-    def _points(self, X: Any, name: str) -> Points:
+    @property
+    def takes_rows(self) -> bool:
+        """False: a point is a string."""
+        return False
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, str):
             raise TypeError(
                 f"{name} must be a sequence of strings, got one string: wrap it in a list"
@@ -318,13 +304,11 @@ class Spectrum(Kernel):
     def _substrings(self, s: str) -> list[str]:
         return [s[i : i + self.k] for i in range(len(s) - self.k + 1)]
 
-    def _counts(self, strings: list[str]) -> Any:
+    def _counts(self, strings: list[str]) -> sparse.csr_matrix:
         try:
             return CountVectorizer(analyzer=self._substrings).fit_transform(strings).astype(float)
         except ValueError:  # every string is shorter than k: no substrings at all
-            import scipy.sparse
-
-            return scipy.sparse.csr_matrix((len(strings), 1))
+            return sparse.csr_matrix((len(strings), 1))
 
     def _cross(self, X: Points, Y: Points) -> Array:
         counts = self._counts([*X, *Y])
@@ -341,73 +325,5 @@ class Spectrum(Kernel):
         return (squares > 0).astype(float) if self.normalized else squares
 
 
-def _row_squares(counts: Any) -> np.ndarray[Any, Any]:
+def _row_squares(counts: sparse.csr_matrix) -> Floats:
     return np.asarray(counts.multiply(counts).sum(axis=1)).ravel()
-
-
-@dataclass(frozen=True, eq=False)
-class Custom(Kernel):
-    """Your own kernel, from any function of two sets of points.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(X, Y) -> (n, m)``, symmetric and positive semi-definite. It receives the points
-        as they were given: an array with its own shape, or a list.
-    diagonal : callable, optional
-        ``diagonal(X) -> (n,)``; otherwise it is read off small Gram matrices.
-
-    A precomputed Gram matrix is a kernel on indices: ``Custom(lambda i, j: G[i][:, j])`` on points
-    ``np.arange(n)``. Check your kernel with :func:`kernelbayes.laws.check_kernel`. Two such kernels
-    are equal when they hold the same function.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelbayes import Custom
-    >>> G = np.array([[2.0, 1.0], [1.0, 2.0]])
-    >>> Custom(lambda i, j: G[i][:, j])(np.array([0, 1, 1]), np.array([0]))
-    array([[2.],
-           [1.],
-           [1.]])
-    """
-
-    function: Callable[[Any, Any], Array]
-    diagonal: Callable[[Any], Array] | None = None
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"function must be callable, got {type(self.function).__name__}")
-
-    def _points(self, X: Any, name: str) -> Points:
-        X = as_array(X, name) if is_frame(X) else X
-        if is_array_api_obj(X) and X.ndim == 0:
-            raise ValueError(f"{name} must be n points, got a single number")
-        X = X if is_array_api_obj(X) or column_names(X) else list(X)
-        if count(X) == 0:
-            raise ValueError(f"{name} is empty; at least one point is needed")
-        return X
-
-    def check_pair(self, X: Points, Y: Points) -> None:
-        """Leave it to the function to refuse points that do not go together."""
-
-    def _cross(self, X: Points, Y: Points) -> Array:
-        G = as_floats(self.function(X, Y), "the Gram matrix of Custom")
-        expected = (count(X), count(Y))
-        if tuple(G.shape) != expected:
-            raise ValueError(
-                f"Custom's function must return shape {expected}, got {tuple(G.shape)}"
-            )
-        return G.copy() if isinstance(G, np.ndarray) else G  # it may be the user's own matrix
-
-    def _diag(self, X: Points) -> Array:
-        if self.diagonal is not None:
-            diag = as_floats(self.diagonal(X), "the diagonal of Custom")
-            if tuple(diag.shape) != (count(X),):
-                raise ValueError(f"Custom's diagonal must have shape ({count(X)},)")
-            return diag.copy() if isinstance(diag, np.ndarray) else diag
-        parts = []
-        for rows in row_blocks(count(X), 1, entries=64):
-            G = self._cross(take(X, rows), take(X, rows))
-            parts.append(namespace(G).linalg.diagonal(G))
-        return namespace(*parts).concat(parts)

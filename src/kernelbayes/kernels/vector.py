@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import Array, add_into, namespace
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import Points, as_vectors
+from kernelbayes.points import Points, PointsLike, as_vectors
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Kernel):
+class _InnerProduct(Kernel):
+    """A polynomial of the inner product of vectors."""
+
+    @property
+    def is_vector(self) -> bool:
+        """True: the inner product belongs to a distance."""
+        return True
+
+    @property
+    def is_smooth(self) -> bool:
+        """True: a polynomial."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(_InnerProduct):
     r"""Linear kernel.
 
     .. math:: k(x, y) = x^\top y
@@ -45,7 +59,7 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class Polynomial(Kernel):
+class Polynomial(_InnerProduct):
     r"""Polynomial kernel.
 
     .. math:: k(x, y) = (x^\top y + c)^p
@@ -93,7 +107,7 @@ class HistogramIntersection(Kernel):
     array([[3.]])
     """
 
-    def _points(self, X: Any, name: str) -> Points:
+    def _points(self, X: PointsLike, name: str) -> Points:
         X = as_vectors(X, name)
         if bool(namespace(X).any(X < 0)):
             raise ValueError(f"{name} has negative entries; HistogramIntersection needs counts")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
 from kernelbayes.arrays import Array, like, namespace, to_numpy
-from kernelbayes.kernels.base import Kernel, mirror, positive
-from kernelbayes.kernels.stationary import Gaussian
-from kernelbayes.points import Points, as_floats
+from kernelbayes.kernels.algebra import Composite
+from kernelbayes.kernels.base import Kernel, positive
+from kernelbayes.kernels.radial import Gaussian
+from kernelbayes.kernels.tiles import mirror
+from kernelbayes.points import Points, PointsLike, as_floats
 
 Warp = Literal["asinh", "log"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.
@@ -18,7 +20,7 @@ SMALLEST = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Warped(Kernel):
+class Warped(Composite):
     r"""Kernel of transformed coordinates.
 
     .. math:: k(x, y) = k_1(f(x), f(y)), \quad f(x)_j = \mathrm{asinh}(x_j / u_j)
@@ -59,7 +61,7 @@ class Warped(Kernel):
         object.__setattr__(self, "unit", positive(self.unit, "unit"))
 
     @classmethod
-    def median(cls, X: Any, transform: Warp = "asinh", scale: float = 1.0) -> Self:
+    def median(cls, X: PointsLike, transform: Warp = "asinh", scale: float = 1.0) -> Self:
         """Gaussian kernel after the transform, unit and bandwidth from medians.
 
         The unit of a coordinate is its median absolute value (of those that are not zero), the
@@ -71,6 +73,26 @@ class Warped(Kernel):
         blank = cls(Gaussian(1.0), transform, tuple(units))
         warped = blank._warped(blank.points(X))
         return cls(Gaussian.median(warped, scale), transform, tuple(units))
+
+    @property
+    def children(self) -> tuple[Kernel, ...]:
+        """The kernel on the transformed coordinates."""
+        return (self.kernel,)
+
+    @property
+    def finite(self) -> bool:
+        """False: features of the transformed coordinates are not passed on."""
+        return False
+
+    @property
+    def is_smooth(self) -> bool:
+        """False: "log" is flat near zero."""
+        return False
+
+    @property
+    def label(self) -> str:
+        """Name and transform."""
+        return f"{type(self).__name__} {self.transform}"
 
     def _warped(self, X: Points) -> Array:
         xp = namespace(X)
