@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import kernelbayes as kb
-from kernelbayes.gram import grams
+from kernelbayes.gram import dense, factored
 from kernelbayes.select import rescaled
 
 RNG = np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_form_a_falls_back_with_a_prior_off_the_sample():
 def test_partial_and_merge_can_be_sent_elsewhere_and_change_nothing():
     kernel = kb.nystrom(KERNEL, Z, 10, rng=0)
     partial, merge = (
-        pickle.loads(pickle.dumps(f)) for f in (grams.partial_moments, grams.merge_moments)
+        pickle.loads(pickle.dumps(f)) for f in (factored.partial_moments, factored.merge_moments)
     )
     points = kernel.points(Z)
     a = partial(kernel, None, X[:, None], points[:50], slice(0, 50))
@@ -97,7 +97,7 @@ def test_partial_and_merge_can_be_sent_elsewhere_and_change_nothing():
     before = a[0].copy()
     together = merge(a, b)
     np.testing.assert_array_equal(a[0], before)
-    whole = grams.LowRank(kernel.features(Z)).moments(None, X[:, None])
+    whole = factored.LowRank(kernel.features(Z)).moments(None, X[:, None])
     for found, expected in zip(together, whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -107,7 +107,7 @@ def test_a_ridge_below_rounding_is_raised_on_torch_too():
     torch = pytest.importorskip("torch")
     G = torch.ones((5, 5), dtype=torch.float64)
     with pytest.warns(kb.NumericalWarning, match="raised"):
-        solver = grams.Dense(G).signed(torch.ones(5, dtype=torch.float64) / 5, 1e-30)
+        solver = dense.Dense(G).signed(torch.ones(5, dtype=torch.float64) / 5, 1e-30)
     assert solver.diagnostics.rescues == 1
     assert bool(torch.isfinite(solver.solve(torch.ones(5, dtype=torch.float64))).all())
 

@@ -1,8 +1,9 @@
-r"""Regularised solves with a Gram matrix: the only place that factors matrices for the rules.
+r"""Gram matrices and regularised solves: the only place that decides on ranks and factors matrices.
 
 A :class:`Gram` is a positive semi-definite matrix G (n, n), held whole (:class:`Dense`), as a
-factor L with G = L L^T (:class:`LowRank`, L is (n, r)), or as points whose features are computed
-again block by block (:class:`Streamed`). Three solvers cover every rule:
+factor L with G = L L^T (:class:`LowRank`, L is (n, r)), as points whose features are computed
+again block by block (:class:`Streamed`), or as rows on demand (:class:`OnDemand`).
+:meth:`Gram.of` decides which, ``.policy`` says so. Three solvers cover every rule:
 
 =================  =============================================  ================================
 solver             applied to B (n, k)                            low-rank form, B = L Phi
@@ -21,6 +22,10 @@ it succeeds, up to ``RESCUE_BOUND`` times the largest diagonal entry; a ``Numeri
 so and ``diagnostics`` records it. Beyond the bound the matrix is not positive semi-definite, and
 a LinAlgError says what to look at.
 
+Modules: ``lapack`` has every factorisation and solve that the library makes of any matrix, ``loo``
+the closed-form leave-one-out, ``features`` the kernels with finite features, ``cholesky`` the
+pivoted factorisation, ``policy`` the choice that :meth:`Gram.of` makes.
+
 >>> import numpy as np
 >>> from kernelbayes import Gaussian
 >>> from kernelbayes.gram import Dense
@@ -30,7 +35,10 @@ a LinAlgError says what to look at.
 True
 """
 
-from kernelbayes.gram.grams import Dense, Factored, Gram, LowRank, Streamed, gram
+from kernelbayes.gram.base import Gram
+from kernelbayes.gram.dense import Dense, OnDemand
+from kernelbayes.gram.factored import Factored, LowRank, Streamed
+from kernelbayes.gram.policy import EXACT, exact_features, gram
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     RESCUE_FACTOR,
@@ -41,6 +49,7 @@ from kernelbayes.gram.solvers import (
 )
 
 __all__ = [
+    "EXACT",
     "RESCUE_BOUND",
     "RESCUE_FACTOR",
     "Dense",
@@ -48,9 +57,11 @@ __all__ = [
     "Factored",
     "Gram",
     "LowRank",
+    "OnDemand",
     "Solver",
     "Streamed",
     "check_ridge",
+    "exact_features",
     "factor_with_ridge",
     "gram",
 ]

@@ -27,170 +27,31 @@ full rank).
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg
 from array_api_compat import device
 from sklearn.cluster import kmeans_plusplus
 
 from kernelbayes.arrays import (
-    BLOCK_ENTRIES,
-    Array,
+    Floats,
     Rng,
     as_generator,
-    cholesky,
     epsilon,
-    like,
     namespace,
-    row_blocks,
-    solve_triangular,
-    threads_for,
     to_numpy,
 )
+from kernelbayes.gram.cholesky import check_rank
+from kernelbayes.gram.cholesky import partial_cholesky as partial_cholesky
+from kernelbayes.gram.finite import Fourier as Fourier
+from kernelbayes.gram.finite import Landmarks as Landmarks
+from kernelbayes.gram.lapack import cholesky, pivoted_factor, random_rotation, solve_triangular
 from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
-from kernelbayes.points import Points, count, sum_over_rows, take
+from kernelbayes.points import Points, count, take
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number.
 ERROR_ROWS = 10_000
-# Proposals per round of randomly pivoted Cholesky. Fixed, so that for one seed the pivots of a
-# small rank are the first pivots of a larger one.
-PROPOSALS = 128
-
-
-@dataclass(frozen=True, eq=False)
-class _Finite(Kernel):
-    """A kernel defined by its features, computed in row blocks."""
-
-    @property
-    def finite(self) -> bool:
-        """True: that is what an approximation is for."""
-        return True
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Number of features r."""
-
-    @abstractmethod
-    def _rows(self, X: Points) -> Array:
-        """Features of one row block."""
-
-    def _features(self, X: Points) -> Array:
-        blocks = list(row_blocks(count(X), self.rank, BLOCK_ENTRIES // 4))
-        first = self._rows(take(X, blocks[0]))
-        if len(blocks) == 1:
-            return first
-        if not isinstance(first, np.ndarray):
-            rest = [self._rows(take(X, rows)) for rows in blocks[1:]]
-            return namespace(first).concat([first, *rest], axis=0)
-        result = np.empty((count(X), self.rank), dtype=first.dtype)
-        result[blocks[0]] = first
-        for rows in blocks[1:]:
-            result[rows] = self._rows(take(X, rows))
-        return result
-
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self._features(X) @ self._features(Y).T
-
-    def _diag(self, X: Points) -> Array:
-        parts = []
-        for rows in row_blocks(count(X), self.rank):
-            F = self._rows(take(X, rows))
-            parts.append(namespace(F).sum(F * F, axis=1))
-        return namespace(*parts).concat(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Landmarks(_Finite):
-    r"""Projection of a kernel on the span of landmarks z_1..z_r (Nystrom).
-
-    .. math:: k_r(x, y) = k(x, z) K_{zz}^{-1} k(z, y), \qquad
-              \phi_r(x) = L^{-1} k(z, x), \quad L L^\top = K_{zz}
-
-    Made by :func:`nystrom` and :func:`pivoted_cholesky`.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        The kernel that is approximated.
-    landmarks : points (r, ...)
-    factor : array (r, r)
-        Lower Cholesky factor of the landmarks' Gram matrix.
-    error : float
-        Relative trace error on the points it was made from; measured when first asked for.
-    """
-
-    kernel: Kernel
-    landmarks: Points = field(repr=False)
-    factor: Array = field(repr=False)
-    # The error if it is known, or the points on which to measure it.
-    measured: float | Points = field(repr=False, compare=False)
-
-    @cached_property
-    def error(self) -> float:
-        """Relative trace error on the points it was made from."""
-        known = isinstance(self.measured, float)
-        return self.measured if known else _trace_error(self, self.measured)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "measured": self.error}  # a small file: without the points
-
-    @property
-    def rank(self) -> int:
-        """Number of features r."""
-        return int(self.factor.shape[0])
-
-    @property
-    def by_name(self) -> bool:
-        """Whether the approximated kernel reads columns by name."""
-        return self.kernel.by_name
-
-    def _points(self, X: Any, name: str) -> Points:
-        points = self.kernel.points(X, name)
-        self.kernel.check_pair(points, self.landmarks)
-        return points
-
-    def _rows(self, X: Points) -> Array:
-        K = self.kernel(X, self.landmarks)
-        with threads_for(float(K.shape[0]) * self.rank**2):
-            return solve_triangular(self.factor, K.T).T
-
-
-@dataclass(frozen=True, eq=False)
-class Fourier(_Finite):
-    r"""Random Fourier features, in pairs of cosine and sine.
-
-    .. math:: \phi(x) = \sqrt{2/r}\, [\cos(\omega_j^\top x), \sin(\omega_j^\top x)]_{j \le r/2}
-
-    Made by :func:`fourier`; the frequencies follow the kernel's spectral distribution.
-    """
-
-    kernel: Kernel
-    frequencies: np.ndarray[Any, Any] = field(repr=False)
-
-    @property
-    def rank(self) -> int:
-        """Number of features r."""
-        return 2 * len(self.frequencies)
-
-    def _points(self, X: Any, name: str) -> Points:
-        X = self.kernel.points(X, name)
-        dim = self.frequencies.shape[1]
-        if X.shape[1] != dim:
-            raise ValueError(f"features for dimension {dim}, but {name} has {X.shape[1]} columns")
-        return X
-
-    def _rows(self, X: Points) -> Array:
-        xp = namespace(X)
-        angles = X @ like(self.frequencies, X).T
-        scale = 1.0 / math.sqrt(len(self.frequencies))
-        return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
 
 
 def nystrom(
@@ -234,7 +95,7 @@ def nystrom(
     """
     X = kernel.points(X)
     n = count(X)
-    asked, rank = rank, _check_rank(rank, tol, n)
+    asked, rank = rank, check_rank(rank, tol, n)
     generator = as_generator(rng)
     if landmarks == "rpcholesky":
         return pivoted_cholesky(kernel, X, asked, tol, generator)
@@ -359,112 +220,16 @@ def fourier(
     return Fourier(kernel, W / bandwidth)
 
 
-def partial_cholesky(
-    kernel: Kernel,
-    X: Points,
-    rank: int | None = None,
-    tol: float | None = None,
-    rng: Rng = None,
-    *,
-    method: Literal["random", "greedy"] = "random",
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], float]:
-    """Pivots (r,), factor F (n, r) with K ~ F F^T, and relative trace error; see pivoted_cholesky.
+def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kernel:
+    """Kernel with about ``rank`` features, for huge samples: Fourier where it applies, or Nystrom.
 
-    F is the feature matrix of X, got for free; NumPy only.
+    Fourier features need no landmarks, so that a block of points costs one product.
     """
-    n = count(X)
-    limit = _check_rank(rank, tol, n)
-    if method not in ("random", "greedy"):
-        raise ValueError(f"method must be 'random' or 'greedy', got {method!r}")
-    residual = np.array(to_numpy(kernel.diag(X)))
-    trace, eps = float(residual.sum()), float(np.finfo(residual.dtype).eps)
-    floor = eps * n * float(residual.max(initial=0.0))  # below this a pivot is rounding error
-    generator = as_generator(rng)
-    choose: Callable[..., Any] = (
-        partial(_random_round, rng=generator) if method == "random" else _greedy_round
-    )
-    F = np.empty((min(limit, rank or 256), n), dtype=residual.dtype)
-    pivots = np.empty(0, dtype=np.int64)
-    while len(pivots) < limit and residual.sum() > max(tol or 0.0, eps * n) * trace:
-        k = len(pivots)
-        new, L = choose(kernel, X, F[:k], residual, floor, limit - k)
-        if new.size == 0:
-            if float(residual.max()) <= floor:
-                break
-            continue
-        b = k + len(new)
-        if b > len(F):
-            F = np.concatenate([F, np.empty((min(len(F), limit - len(F)) or 1, n), F.dtype)])
-        pivot_points = take(X, new)
-        for columns in row_blocks(n, len(new), BLOCK_ENTRIES // 4):
-            F[k:b, columns] = to_numpy(kernel(pivot_points, take(X, columns)))
-        with threads_for(2.0 * n * k * len(new)):
-            _eliminate(F[:k], F[k:b], new, L)
-        residual -= np.einsum("ij,ij->j", F[k:b], F[k:b])
-        residual[new] = 0.0
-        np.maximum(residual, 0.0, out=residual)
-        pivots = np.concatenate([pivots, new])
-    return pivots, F[: len(pivots)].T, float(residual.sum()) / trace if trace > 0 else 0.0
-
-
-def _eliminate(
-    F: np.ndarray[Any, Any],
-    rows: np.ndarray[Any, Any],
-    pivots: np.ndarray[Any, Any],
-    L: np.ndarray[Any, Any],
-) -> None:
-    """Turn rows of the Gram matrix into rows of the factor, in place and without a temporary.
-
-    rows <- L^-1 (rows - F[:, pivots]^T F). BLAS writes into arrays stored by columns, which the
-    transposes of these are.
-    """
-    gemm, trsm = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (rows,))
-    if len(F):
-        gemm(-1.0, F.T, F[:, pivots], beta=1.0, c=rows.T, overwrite_c=True)
-    trsm(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
-
-
-def _greedy_round(
-    kernel: Kernel,  # noqa: ARG001 (the signature of a round)
-    X: Points,  # noqa: ARG001
-    F: np.ndarray[Any, Any],  # noqa: ARG001
-    residual: np.ndarray[Any, Any],
-    floor: float,
-    most: int,  # noqa: ARG001
-) -> tuple[Any, Any]:
-    pivot = int(np.argmax(residual))
-    if residual[pivot] <= floor:
-        return np.empty(0, dtype=np.int64), None
-    return np.array([pivot]), np.sqrt(residual[pivot]).reshape(1, 1)
-
-
-def _random_round(
-    kernel: Kernel,
-    X: Points,
-    F: np.ndarray[Any, Any],
-    residual: np.ndarray[Any, Any],
-    floor: float,
-    most: int,
-    rng: np.random.Generator,
-) -> tuple[Any, Any]:
-    """Propose pivots at once, accept them one by one (Epperly, Tropp, Webber, Algorithm 2)."""
-    weights = residual / residual.sum(dtype=np.float64)
-    proposals = rng.choice(len(residual), size=PROPOSALS, p=weights / weights.sum())
-    H = to_numpy(kernel(take(X, proposals))) - F[:, proposals].T @ F[:, proposals]
-    uniforms = rng.random(PROPOSALS) * residual[proposals]
-    # Rounding alone sets these apart; with the smaller, a round that accepts nothing cannot recur.
-    residual[proposals] = np.clip(np.diagonal(H), 0.0, residual[proposals])
-    L = np.zeros_like(H)
-    accepted: list[int] = []
-    for i in range(PROPOSALS):
-        # Remaining error of proposal i after the pivots accepted in this round.
-        column = H[:, i] - L[:, : len(accepted)] @ L[i, : len(accepted)]
-        if column[i] > max(uniforms[i], floor):
-            L[:, len(accepted)] = column / np.sqrt(column[i])
-            accepted.append(i)
-            if len(accepted) == most:
-                break
-    return proposals[accepted], np.tril(L[accepted, : len(accepted)])
+    if kernel.finite:
+        return kernel
+    if isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic):
+        return fourier(kernel, int(points.shape[1]), rank + rank % 2, rng)
+    return nystrom(kernel, points, min(rank, count(points)), rng)
 
 
 def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) -> Landmarks:
@@ -474,14 +239,13 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
     with a unit diagonal: their features are rounding noise instead of noise divided by noise.
     """
     K = kernel(Z)
-    pstrf = scipy.linalg.get_lapack_funcs("pstrf", (to_numpy(K),))
-    L, pivots, r, _ = pstrf(to_numpy(K), lower=1)
-    Z = take(Z, pivots - 1)
+    L, pivots, r = pivoted_factor(to_numpy(K))
+    Z = take(Z, pivots)
     if isinstance(K, np.ndarray):
         factor = np.asfortranarray(np.tril(L))
         factor[r:, r:] = np.eye(len(L) - r)
     else:  # the same factor, differentiable; pivots near rounding error would fail unpivoted
-        K = take(take(K, pivots - 1).T, pivots - 1)
+        K = take(take(K, pivots).T, pivots)
         xp = namespace(K)
         squares = np.diagonal(L)[:r] ** 2
         r = int(np.sum(squares > 10.0 * len(L) * epsilon(K) * squares.max(initial=0.0)))
@@ -493,33 +257,7 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
     return Landmarks(kernel, Z, factor, sample_or_error)
 
 
-def _trace_error(approximation: Landmarks, X: Points) -> float:
-    """Relative trace error of the approximation on X, in row blocks."""
-
-    def traces(chunk: Points, _: slice) -> np.ndarray[Any, Any]:
-        exact = to_numpy(approximation.kernel.diag(chunk)).sum(dtype=np.float64)
-        found = to_numpy(approximation.diag(chunk)).sum(dtype=np.float64)
-        return np.array([exact, found])
-
-    exact, found = sum_over_rows(traces, X, approximation.rank)
-    return float(max(0.0, exact - found) / exact) if exact > 0 else 0.0
-
-
-def _check_rank(rank: int | None, tol: float | None, n: int) -> int:
-    if rank is None and tol is None:
-        raise ValueError("give a rank (number of features) or tol (relative trace error)")
-    if tol is not None and not 0.0 <= tol < 1.0:
-        raise ValueError(f"tol is a relative trace error in [0, 1), got {tol!r}")
-    if rank is None:
-        return n
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-        raise TypeError(f"rank must be an integer, got {type(rank).__name__}")
-    if not 1 <= rank <= n:
-        raise ValueError(f"rank must lie between 1 and the number of points {n}, got {rank}")
-    return int(rank)
-
-
-def _bandwidths(kernel: Kernel, dim: int) -> np.ndarray[Any, Any]:
+def _bandwidths(kernel: Kernel, dim: int) -> Floats:
     if not isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic):
         raise TypeError(
             f"Fourier features need a Gaussian, Laplace, Matern or RationalQuadratic kernel, got "
@@ -531,14 +269,12 @@ def _bandwidths(kernel: Kernel, dim: int) -> np.ndarray[Any, Any]:
     return np.broadcast_to(bandwidth, (dim,))
 
 
-def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:
     """Rows with the norms of Gaussian vectors, orthogonal within each group of ``dim``."""
 
-    def groups() -> Iterator[np.ndarray[Any, Any]]:
+    def groups() -> Iterator[Floats]:
         for start in range(0, q, dim):
-            Q, R = np.linalg.qr(rng.normal(size=(dim, dim)))
-            Q = Q * np.sign(R.diagonal())  # uniform on the orthogonal group (Mezzadri 2007)
-            yield Q[: min(dim, q - start)]
+            yield random_rotation(dim, rng)[: min(dim, q - start)]
 
     directions = np.concatenate(list(groups()))
     return directions * np.sqrt(rng.chisquare(dim, size=(q, 1)))

@@ -1,19 +1,28 @@
-"""Leave-one-out errors of ridge regression in closed form, and what they are computed on.
+r"""Leave-one-out predictions and errors of ridge regression in closed form.
 
-One eigendecomposition gives the error of every ridge; no model is refitted. Everything works on
-feature matrices, dense or low-rank alike: on finitely many points any kernel has exact finite
-features.
+The regression of targets h_i on features f_i minimises
+
+.. math:: \sum_i r_i |h_i - E^\top f_i|^2 + \lambda |E|^2 .
+
+Without pair i its residual at i is that of the fit, divided by one minus the pair's leverage (the
+PRESS identity), so that one eigendecomposition gives the left-out predictions of every ridge
+lambda; no model is refitted. Everything works on feature matrices, dense or low-rank alike: on
+finitely many points any kernel has exact finite features (``Gram.of(kernel, points).factor``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import eigh, threads_for, to_numpy
-from kernelbayes.gram import Dense
+from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
+from kernelbayes.gram.base import Gram
+from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
+from kernelbayes.gram.policy import exact_features as exact_features
 from kernelbayes.kernels import (
     Gaussian,
     Kernel,
@@ -23,33 +32,18 @@ from kernelbayes.kernels import (
     Polynomial,
     RationalQuadratic,
 )
-from kernelbayes.points import Points, concatenate, count
+from kernelbayes.points import Points, count
 
-# Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number.
+# Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number. An
+# eigendecomposition of that size takes about a second.
 LOO_POINTS = 2000
 
 
-def loo_subset(n: int, limit: int = LOO_POINTS) -> np.ndarray[Any, Any]:
+def loo_subset(n: int, limit: int = LOO_POINTS) -> Ints:
     """All indices up to a limit, a fixed random subset beyond."""
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))
-
-
-def exact_features(kernel: Kernel, *samples: Points) -> list[Any]:
-    """Finite features (n_j, r) of several samples that reproduce the kernel among all of them.
-
-    Any kernel has exact finite features on finitely many points: a factor of their joint Gram
-    matrix. With them every closed form below has one code path, dense or low-rank.
-    """
-    if kernel.finite:
-        return [np.asarray(to_numpy(kernel.features(X)), dtype=np.float64) for X in samples]
-    joint = samples[0]
-    for X in samples[1:]:
-        joint = concatenate(joint, X)
-    L = Dense(np.asarray(to_numpy(kernel(joint)), dtype=np.float64)).factor
-    ends = np.cumsum([count(X) for X in samples])
-    return np.split(L, ends[:-1])
 
 
 def score_targets(kernel: Kernel, points: Points) -> Any:
@@ -85,71 +79,197 @@ def ridge_grid(F: Any, weights: Any = None, size: int = 28) -> Any:
     return (trace if trace > 0 else 1.0) * np.logspace(-8, 1, size)
 
 
-def loo_errors(F: Any, H: Any, ridges: Any, weights: Any = None) -> Any:
-    """Leave-one-out errors of ridge regression from features F (n, r) to targets H (n, q).
-
-    Minimises ``sum_i r_i |h_i - E^T f_i|^2 + ridge |E|^2`` without pair i and scores
-    ``sum_i r_i |h_i - E^(-i)T f_i|^2 / sum_i r_i`` for each ridge. By the PRESS identity the
-    left-out residual is the residual over 1 - leverage, so that one eigendecomposition serves all.
+def loo(
+    features: Gram | Floats,
+    targets: Floats,
+    ridges: Floats,
+    weights: Floats | None = None,
+    *,
+    groups: Ints | None = None,
+    intercept: bool = False,
+) -> LeaveOneOut:
+    """Leave-one-out of ridge regression, for every ridge.
 
     Parameters
     ----------
-    F : array (n, r)
-    H : array (n, q)
+    features : Gram or array (n, r)
+    targets : array (n, q)
     ridges : array (p,)
     weights : array (n,), optional
-        r_i >= 0; 1/n each if not given.
+        r_i >= 0; 1/n each if not given. Pairs of weight zero are predicted by the others.
+    groups : array (n,) of int, optional
+        Pairs of the same number are left out together, for pairs that share an input.
+    intercept : bool
+        Whether the regression has an intercept, which no ridge holds back.
 
-    Returns
-    -------
-    array (p,)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes.gram.loo import loo
+    >>> F = np.array([[0.0], [1.0], [2.0]])
+    >>> found = loo(F, 2.0 * F, [1e-6, 10.0])
+    >>> float(found.best), bool(found.errors[0] < 1e-6)
+    (1e-06, True)
     """
+    F = np.asarray(features.factor if isinstance(features, Gram) else features, dtype=float)
+    H = np.asarray(targets, dtype=float)
     n = len(F)
     r = np.full(n, 1.0 / n) if weights is None else np.asarray(weights, dtype=float)
-    F, H, r = F[r > 0], H[r > 0], r[r > 0]
-    if len(r) == 0:
-        return np.full(len(ridges), np.inf)
-    root = np.sqrt(r)[:, None]
-    A, Y = root * F, root * H
-    with threads_for(float(A.size) * min(A.shape)):
-        U, squares = _left_singular(A)
-        projected = U.T @ Y
-        outside = Y - U @ projected  # what no ridge can fit
-        free = np.maximum(0.0, 1.0 - np.einsum("ij,ij->i", U, U))
-        errors = np.empty(len(ridges))
-        for i, ridge in enumerate(ridges):
+    return LeaveOneOut(F, H, np.asarray(ridges, dtype=float), r, groups, intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """Left-out predictions and errors of ridge regressions; made by :func:`loo`."""
+
+    F: Floats
+    H: Floats
+    ridges: Floats
+    weights: Floats
+    groups: Ints | None
+    intercept: bool
+
+    @cached_property
+    def errors(self) -> Floats:
+        """Errors (p,): sum_i r_i |h_i - left-out prediction|^2 / sum_i r_i."""
+        return np.asarray(self.errors_by_target.sum(axis=1))
+
+    @cached_property
+    def errors_by_target(self) -> Floats:
+        """Errors (p, q) of every ridge and target."""
+        total = self.weights.sum()
+        if not total > 0.0:
+            return np.full((len(self.ridges), self.H.shape[1]), np.inf)
+        squares = (self.weights @ (self.H - P) ** 2 for P in self.predictions())
+        return np.asarray(np.stack(list(squares)) / total)
+
+    @property
+    def best(self) -> float:
+        """Ridge of the least error; the first of equals."""
+        return float(self.ridges[np.argmin(self.errors)])
+
+    @property
+    def best_by_target(self) -> Floats:
+        """Ridge (q,) of the least error of each target."""
+        return np.asarray(self.ridges[np.argmin(self.errors_by_target, axis=0)])
+
+    def predictions(self) -> Iterator[Floats]:
+        """Left-out predictions (n, q), ridge by ridge."""
+        with threads_for(float(self.F.size) * min(self.F.shape)):
+            yield from self._pairs() if self.groups is None else self._in_groups(self.groups)
+
+    def _pairs(self) -> Iterator[Floats]:
+        r, H, F, middle = self.weights, self.H, self.F, np.zeros((1, self.H.shape[1]))
+        if self.intercept:
+            share = r / r.sum()
+            F, middle = F - share @ F, (share @ H)[None, :]
+        used = r > 0
+        root = np.sqrt(r[used])[:, None]
+        A, Y = root * F[used], root * (H[used] - middle)
+        U, squares = left_singular(A)
+        inside = U.T @ Y
+        outside = Y - U @ inside  # what no ridge can fit
+        own = U * U
+        free = 1.0 - own.sum(axis=1) - (share[used] if self.intercept else 0.0)
+        V = (F[~used] @ A.T) @ U / np.sqrt(squares)  # pairs of weight zero
+        for ridge in self.ridges:
             shrink = ridge / (squares + ridge)
-            residual = outside + (U * shrink) @ projected
-            one_minus_leverage = free + (U * U) @ shrink
-            scale = np.maximum(one_minus_leverage, np.finfo(float).tiny)
-            errors[i] = np.sum((residual / scale[:, None]) ** 2)
-    return errors / r.sum()
+            residuals = outside + (U * shrink) @ inside
+            left = left_share(np.maximum(free, 0.0) + own @ shrink)
+            found = np.empty(H.shape)
+            found[used] = H[used] - residuals / (root * left[:, None])
+            found[~used] = middle + (V * (np.sqrt(squares) / (squares + ridge))) @ inside
+            yield found
+
+    def _in_groups(self, groups: Ints) -> Iterator[Floats]:
+        fits = []
+        for group in np.unique(groups):
+            out = groups == group
+            F, H, r = self.F[~out], self.H[~out], self.weights[~out]
+            share = r / r.sum() if self.intercept else np.zeros(len(r))
+            centre, middle = share @ F, share @ H
+            fits.append((out, centre, middle, RidgePath.of(F - centre, H - middle, r)))
+        for ridge in self.ridges:
+            found = np.empty(self.H.shape)
+            for out, centre, middle, fit in fits:
+                found[out] = middle + fit.predict(self.F[out] - centre, float(ridge))
+            yield found
+
+
+def left_share(one_minus_leverage: Floats, least: float | None = None) -> Floats:
+    """Return one minus leverage, floored: residuals divided by it are those of left-out pairs.
+
+    A leverage is a sum of n squares, known to n units of rounding. One minus it is not known below
+    that, so that is the floor: a pair that alone decides its fit has a large left-out residual, of
+    no particular value. A caller may ask for a higher one to bound the residuals.
+    """
+    floor = len(one_minus_leverage) * np.finfo(float).eps if least is None else least
+    return np.maximum(one_minus_leverage, floor)
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """Ridge regression for every ridge, from the eigenvectors Q (r, k) of the moments of features.
+
+    The original rule of Bayes replaces 1 / (c + ridge) at eigenvalue c by c / (c^2 + ridge^2); its
+    weights, and so c, may be negative.
+    """
+
+    c: Floats
+    Q: Floats
+    cross: Floats
+
+    @classmethod
+    def of(cls, F: Floats, H: Floats, weights: Floats) -> RidgePath:
+        """From features F (n, r), targets H (n, q) and weights (n,) of any sign."""
+        weighted = weights[:, None] * F
+        c, Q = eigh(F.T @ weighted)
+        return cls(c, Q, Q.T @ (weighted.T @ H))
+
+    def filtered(self, ridge: float | Floats, original: bool = False) -> Floats:
+        """Inverse eigenvalues (k,), or (p, k) for ridges (p, 1)."""
+        if original:
+            return np.asarray(self.c / (self.c * self.c + ridge**2))
+        return 1.0 / (np.maximum(self.c, 0.0) + ridge)
+
+    def predict(self, F: Floats, ridge: float, original: bool = False) -> Floats:
+        """Predictions (m, q) at features F (m, r)."""
+        return np.asarray((F @ self.Q) @ (self.filtered(ridge, original)[:, None] * self.cross))
+
+
+def fold_predictions(
+    F: Floats, H: Floats, ridges: Floats, weights: Floats, folds: int
+) -> tuple[Floats, Floats]:
+    """Coefficients (r, q) with a ridge (q,) for each target, and predictions (n, q) left out.
+
+    Every ``folds``-th pair is left out together; weights (n,) sum to one, and those of the pairs
+    that are left are divided by their sum.
+    """
+    with threads_for(float(F.size) * F.shape[1]):
+        parts = [slice(i, None, folds) for i in range(folds)]
+        moments = []
+        for rows in parts:
+            weighted = weights[rows, None] * F[rows]
+            moments.append((F[rows].T @ weighted, weighted.T @ H[rows], weights[rows].sum()))
+        left_out = np.empty(H.shape)
+        for i, rows in enumerate(parts):
+            # Added up, not taken from those of all: a part may have nearly all of the weight.
+            C, cross, kept = _added(moments[:i] + moments[i + 1 :])
+            rest = max(float(kept), np.finfo(float).tiny)
+            left_out[rows] = F[rows] @ solve_ridges(C / rest, cross / rest, ridges)
+        C, cross, _ = _added(moments)
+        return solve_ridges(C, cross, ridges), left_out
+
+
+def _added(parts: Sequence[tuple[Floats, Floats, Floats]]) -> list[Floats]:
+    return [np.sum(some, axis=0) for some in zip(*parts, strict=True)]
+
+
+def loo_errors(F: Any, H: Any, ridges: Any, weights: Any = None) -> Any:
+    """Errors (p,) of :func:`loo`."""
+    return loo(F, H, ridges, weights).errors
 
 
 def loo_predictions(F: Any, H: Any, ridges: Any, weights: Any = None) -> Iterator[Any]:
-    """Left-out predictions (n, q) of the regression of :func:`loo_errors`, ridge by ridge.
-
-    Also at pairs of weight zero, which the regression does not see.
-    """
-    n = len(F)
-    r = np.full(n, 1.0 / n) if weights is None else np.asarray(weights, dtype=float)
-    squares, V = eigh(F.T @ (r[:, None] * F))
-    squares, P = np.maximum(squares, 0.0), F @ V
-    cross = P.T @ (r[:, None] * H)
-    for ridge in ridges:
-        filtered = 1.0 / (squares + ridge)
-        h = (r * ((P * P) @ filtered))[:, None]
-        yield (P @ (filtered[:, None] * cross) - h * H) / np.maximum(1.0 - h, 1e-10)
-
-
-def _left_singular(A: Any) -> tuple[Any, Any]:
-    """Left singular vectors and squared singular values of A, to working precision."""
-    if A.size == 0 or not A.any():  # a kernel that is zero on these points
-        return A[:, :0], np.empty(0)
-    if A.shape[0] < A.shape[1]:
-        squares, U = eigh(A @ A.T)
-        keep = squares > len(A) * np.finfo(float).eps * squares[-1]
-        return U[:, keep], squares[keep]
-    squares, V = eigh(A.T @ A)
-    keep = squares > len(A) * np.finfo(float).eps * squares[-1]
-    return (A @ V[:, keep]) / np.sqrt(squares[keep]), squares[keep]
+    """Left-out predictions (n, q) of :func:`loo`, ridge by ridge."""
+    return loo(F, H, ridges, weights).predictions()

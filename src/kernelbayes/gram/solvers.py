@@ -6,24 +6,19 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.linalg
 from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
     NumericalWarning,
-    cho_solve,
-    cholesky,
-    eigh,
     epsilon,
     namespace,
     threads_for,
     to_float,
-    to_numpy,
 )
+from kernelbayes.gram.lapack import LinAlgError, cho_solve, cholesky, condition_number, eigh
 from kernelbayes.points import as_floats
 
 RESCUE_FACTOR = 10.0
@@ -137,12 +132,12 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
             try:
                 L = cholesky(_add_diagonal(A, used, overwrite and rescues == 0))
                 break
-            except np.linalg.LinAlgError:
+            except LinAlgError:
                 if overwrite and rescues == 0:  # undo the first addition, made in place
                     A = _add_diagonal(A, -used, True)
                 step = max(used, epsilon(A) * n * largest) * RESCUE_FACTOR
                 if used >= bound or step <= 0.0:
-                    raise np.linalg.LinAlgError(
+                    raise LinAlgError(
                         f"a Gram matrix of size {n} is not positive semi-definite even with a "
                         f"ridge of {used:.1e}; check the kernel with kernelbayes.laws.check_kernel"
                     ) from None
@@ -150,7 +145,7 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
         if rescues:
             warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
-        return L, Diagnostics(n, ridge, used, rescues, _condition(A, L, missing))
+        return L, Diagnostics(n, ridge, used, rescues, condition_number(A, L, missing))
 
 
 def warn_rescued(n: int, ridge: float, used: float) -> None:
@@ -204,19 +199,6 @@ def _add_diagonal(A: Array, c: float, in_place: bool) -> Array:
         A.flat[:: A.shape[0] + 1] += c
         return A
     return A + c * namespace(A).eye(A.shape[0], dtype=A.dtype, device=device(A))
-
-
-def _condition(A: Array, L: Array, ridge: float) -> float:
-    """Estimate of the 1-norm condition number of A + ridge I = L L^T, in O(n^2)."""
-    if A.shape[0] == 0:
-        return 1.0
-    if isinstance(L, np.ndarray):
-        lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
-        norm = float(lange("1", A.T)) + ridge  # A is symmetric; A.T is not copied
-        pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
-        reciprocal = float(pocon(L, norm, uplo="L")[0])
-        return 1.0 / reciprocal if reciprocal > 0.0 else math.inf
-    return _condition(to_numpy(A), to_numpy(L), ridge)
 
 
 def scale_rows(s: Array, B: Array) -> Array:

@@ -123,9 +123,9 @@ def rows_of(kernel: Kernel, points: Points, products: bool = True) -> Rows:
     diag = np.asarray(to_numpy(kernel.diag(points)), dtype=np.float64)
     if products:
         limit = min(n // RANK_SHARE, RANK_LIMIT)
-        _, F, error = partial_cholesky(kernel, points, limit, FACTOR_TOLERANCE, 0)
-        if error <= FACTOR_TOLERANCE and F.dtype == np.float64:
-            return _Factored(diag, F=F)
+        _, L, error = partial_cholesky(kernel, points, limit, FACTOR_TOLERANCE, 0)
+        if error <= FACTOR_TOLERANCE and L.dtype == np.float64:
+            return _Factored(diag, F=L)
     return _OnDemand(diag, kernel=kernel, points=points)
 
 

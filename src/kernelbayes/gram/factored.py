@@ -1,28 +1,16 @@
-"""Gram matrices: whole, factored, or streamed."""
+"""Gram matrices known through a factor: features held in memory, or computed block by block."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
-import scipy.linalg
-from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    eigh,
-    epsilon,
-    like,
-    namespace,
-    row_blocks,
-    threads_for,
-    to_float,
-)
+from kernelbayes.arrays import Array, Ints, namespace, row_blocks, threads_for
+from kernelbayes.gram.base import Gram
 from kernelbayes.gram.solvers import (
-    RESCUE_BOUND,
-    Diagnostics,
     Solver,
     Square,
     check_finite,
@@ -32,164 +20,9 @@ from kernelbayes.gram.solvers import (
     same_kind,
     scale_rows,
     solve_factored,
-    warn_rescued,
 )
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count, sum_over_rows, take
-
-# Features of a sample are held in memory up to this many entries (1 GB of float64).
-STREAM_ENTRIES = 2**27
-
-
-@dataclass(frozen=True, eq=False)
-class Gram(ABC):
-    """A positive semi-definite matrix, whole or factored."""
-
-    @property
-    @abstractmethod
-    def n(self) -> int:
-        """Number of rows."""
-
-    @abstractmethod
-    def matmul(self, B: Array) -> Array:
-        """G @ B."""
-
-    @abstractmethod
-    def ridge(self, eta: float) -> Solver:
-        """Solver of (G + n eta I)^-1 B."""
-
-    @abstractmethod
-    def weighted(self, r: Array, ridge: float) -> Solver:
-        """Solver of S (S G S + ridge I)^-1 S B with S = sqrt(diag(r)), r >= 0, shape (n,)."""
-
-    @abstractmethod
-    def signed(self, d: Array, ridge: float) -> Solver:
-        """Solver of D G ((D G)^2 + ridge I)^-1 D B with D = diag(d) of any signs, shape (n,).
-
-        Equal to ``D L (C^2 + ridge I)^-1 L^T D B`` with C = L^T D L for any factor G = L L^T.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class Dense(Gram):
-    """Gram matrix held whole, (n, n)."""
-
-    G: Array
-
-    def __post_init__(self) -> None:
-        if self.G.ndim != 2 or self.G.shape[0] != self.G.shape[1]:
-            raise ValueError(f"a Gram matrix is square, got shape {tuple(self.G.shape)}")
-        check_finite(self.G)
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return int(self.G.shape[0])
-
-    def matmul(self, B: Array) -> Array:
-        """G @ B."""
-        return self.G @ B
-
-    @cached_property
-    def factor(self) -> Array:
-        """Pivoted Cholesky factor L (n, r), G = L L^T to working precision.
-
-        LAPACK stops at the numerical rank r, often far below n for smooth kernels.
-        """
-        if not isinstance(self.G, np.ndarray):
-            values, vectors = eigh(self.G)
-            xp = namespace(values)
-            L = vectors * xp.sqrt(xp.clip(values, min=0.0))
-            _check_factor(self.G, L)
-            return L
-        pstrf = scipy.linalg.get_lapack_funcs("pstrf", (self.G,))
-        with threads_for(self.n**3 / 3):
-            L, pivots, rank, _ = pstrf(self.G, lower=1)
-        result = np.empty((self.n, rank), dtype=self.G.dtype)
-        result[pivots - 1] = np.tril(L[:, :rank])
-        _check_factor(self.G, result)
-        return result
-
-    def ridge(self, eta: float) -> Solver:
-        """Solver of (G + n eta I)^-1 B by one Cholesky factorisation."""
-        L, diagnostics = factor_with_ridge(self.G, self.n * check_ridge(eta))
-        return _DenseRidge(diagnostics, None, L)
-
-    def weighted(self, r: Array, ridge: float) -> Solver:
-        """Solver of S (S G S + ridge I)^-1 S B on the points with r > 0."""
-        ridge, r = check_ridge(ridge), check_weights(r, self.n, self.G, signed=False)
-        if not isinstance(r, np.ndarray):
-            xp = namespace(r)
-            positive = r > 0
-            # Not sqrt(r): its derivative at 0 is infinite, and r = max(0, gamma) has many zeros.
-            s = xp.where(positive, xp.sqrt(xp.where(positive, r, xp.ones_like(r))), 0.0 * r)
-            inverse = xp.where(positive, 1.0 / xp.where(positive, s, xp.ones_like(s)), 0.0 * s)
-            L, diagnostics = factor_with_ridge(s[:, None] * self.G * s[None, :], ridge)
-            return _DenseWeighted(diagnostics, r, L, s, inverse, None)
-        active = np.flatnonzero(r)
-        s = np.sqrt(r[active])
-        A = self.G.take(active, axis=0).take(active, axis=1)  # twice as fast as np.ix_
-        A *= s[:, None]
-        A *= s
-        L, diagnostics = factor_with_ridge(A, ridge, overwrite=True)
-        return _DenseWeighted(diagnostics, r, L, s, 1.0 / s, active)
-
-    def signed(self, d: Array, ridge: float) -> Solver:
-        """Solver of D G ((D G)^2 + ridge I)^-1 D B; see :meth:`Gram.signed`."""
-        if isinstance(self.G, np.ndarray):
-            return LowRank(self.factor).signed(d, ridge)
-        # An eigendecomposition has no useful derivative at repeated eigenvalues: solve as written.
-        ridge, d = check_ridge(ridge), check_weights(d, self.n, self.G)
-        xp = namespace(self.G)
-        DG = d[:, None] * self.G
-        square, eye = DG @ DG, xp.eye(self.n, dtype=DG.dtype, device=device(DG))
-        norm = to_float(xp.linalg.matrix_norm(square, ord=1))
-        # Solvable for any ridge above rounding; below it the ridge is raised, as everywhere.
-        used = max(ridge, epsilon(self.G) * self.n * norm)
-        if used > ridge:
-            warn_rescued(self.n, ridge, used)
-        M = square + used * eye
-        rescues = int(used > ridge)
-        diagnostics = Diagnostics(self.n, ridge, used, rescues, (norm + used) / used)
-        return _SignedAsWritten(diagnostics, d, self.G, M)
-
-
-@dataclass(frozen=True, eq=False)
-class _DenseRidge(Solver):
-    L: Array
-
-    def values(self, B: Array) -> Array:
-        return solve_factored(self.L, B)
-
-
-@dataclass(frozen=True, eq=False)
-class _DenseWeighted(Solver):
-    L: Array
-    roots: Array
-    inverse_roots: Array
-    active: Array | None  # indices of the points with r > 0; None means all
-
-    def values(self, B: Array) -> Array:
-        rows = B if self.active is None else B[self.active]
-        V = solve_factored(self.L, scale_rows(self.roots, rows))
-        V = scale_rows(self.inverse_roots, V)
-        if self.active is None:
-            return V
-        result = np.zeros(B.shape, dtype=V.dtype)
-        result[self.active] = V
-        return result
-
-
-@dataclass(frozen=True, eq=False)
-class _SignedAsWritten(Solver):
-    G: Array
-    M: Array
-
-    def values(self, B: Array) -> Array:
-        columns = scale_rows(self.weights, B)
-        columns = columns[:, None] if B.ndim == 1 else columns
-        V = self.G @ namespace(self.M).linalg.solve(self.M, columns)
-        return V[:, 0] if B.ndim == 1 else V
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +40,10 @@ class Factored(Gram):
     @abstractmethod
     def expand(self, A: Array) -> Array:
         """L A, shape (n,) or (n, k)."""
+
+    def features(self, X: Points) -> Array:
+        """Features (m, r) of other points."""
+        return self._kernel().features(X)
 
     def matmul(self, B: Array) -> Array:
         """G @ B in O(n r)."""
@@ -274,6 +111,9 @@ class LowRank(Factored):
     """Gram matrix held as a factor L (n, r), G = L L^T: features of the points."""
 
     L: Array
+    # Diagonal of the matrix that L approximates, and the relative trace error of L.
+    known_diag: Array | None = field(default=None, kw_only=True, repr=False)
+    error: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.L.ndim != 2:
@@ -284,6 +124,24 @@ class LowRank(Factored):
     def n(self) -> int:
         """Number of rows."""
         return int(self.L.shape[0])
+
+    @property
+    def factor(self) -> Array:
+        """L (n, r), as given."""
+        return self.L
+
+    @property
+    def work(self) -> float:
+        """Floating-point operations of one row."""
+        return 2.0 * self.n * int(self.L.shape[1])
+
+    @cached_property
+    def diag(self) -> Array:
+        """Diagonal (n,)."""
+        return _squares(self.L) if self.known_diag is None else self.known_diag
+
+    def _compute_rows(self, index: Ints) -> Array:
+        return (self.L @ take(self.L, index).T).T
 
     def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
         """L^T D L and L^T D B."""
@@ -309,14 +167,32 @@ class Streamed(Factored):
     large that the features do not fit in memory.
     """
 
-    kernel: Kernel
-    points: Points
+    kernel: Kernel = field(kw_only=False)
+    points: Points = field(kw_only=False, repr=False)
     rank: int
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return count(self.points)
+
+    @property
+    def factor(self) -> Array:
+        """L (n, r), which may not fit in memory."""
+        return self.kernel.features(self.points)
+
+    @property
+    def work(self) -> float:
+        """Floating-point operations of one row."""
+        return 2.0 * self.n * self.rank
+
+    @cached_property
+    def diag(self) -> Array:
+        """Diagonal (n,), block by block."""
+        return self.kernel.diag(self.points)
+
+    def _compute_rows(self, index: Ints) -> Array:
+        return self.expand(self.kernel.features(take(self.points, index)).T).T
 
     def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
         """L^T D L and L^T D B, merged over row blocks."""
@@ -353,16 +229,6 @@ def merge_moments(
     return a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
 
 
-def gram(kernel: Kernel, points: Points) -> Gram:
-    """Gram matrix of checked points: whole, or factored when the kernel has finite features."""
-    if not kernel.finite:
-        return Dense(kernel(points))
-    rank = int(kernel.features(take(points, slice(0, 1))).shape[1])
-    if count(points) * rank > STREAM_ENTRIES:
-        return Streamed(kernel, points, rank)
-    return LowRank(kernel.features(points))
-
-
 def _moments(L: Array, d: Array | None, B: Array | None) -> tuple[Array, Array | None]:
     columns = 0 if B is None else (1 if B.ndim == 1 else B.shape[1])
     with threads_for(float(L.shape[0]) * L.shape[1] * (L.shape[1] + columns)):
@@ -392,15 +258,8 @@ def _weighted_square(L: Array, d: Array) -> Array:
     return C
 
 
-def _check_factor(G: Array, L: Array) -> None:
-    """Raise unless G v = L L^T v for a vector v, which an indefinite G would break, in O(n^2)."""
-    xp, n = namespace(G), G.shape[0]
-    v = like(np.random.default_rng(0).uniform(-1.0, 1.0, n), G)
-    missed = to_float(xp.max(xp.abs(G @ v - L @ (L.T @ v))))
-    largest = to_float(xp.max(xp.linalg.diagonal(G)))
-    # What is left out at the numerical rank has entries below n eps largest, its rows n of them.
-    if missed > max(RESCUE_BOUND, 4.0 * n**2 * epsilon(G)) * largest:
-        raise np.linalg.LinAlgError(
-            f"a Gram matrix of size {n} is not positive semi-definite; check the kernel with "
-            "kernelbayes.laws.check_kernel"
-        )
+def _squares(L: Array) -> Array:
+    """Squared lengths (n,) of the rows of L."""
+    if isinstance(L, np.ndarray):
+        return np.einsum("ij,ij->i", L, L)
+    return namespace(L).sum(L * L, axis=1)

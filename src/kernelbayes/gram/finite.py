@@ -1,0 +1,167 @@
+"""Kernels defined by finitely many features: on landmarks, and random Fourier features."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import (
+    BLOCK_ENTRIES,
+    Array,
+    Floats,
+    like,
+    namespace,
+    row_blocks,
+    threads_for,
+    to_numpy,
+)
+from kernelbayes.gram.lapack import solve_triangular
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, count, sum_over_rows, take
+
+
+@dataclass(frozen=True, eq=False)
+class _Finite(Kernel):
+    """A kernel defined by its features, computed in row blocks."""
+
+    @property
+    def finite(self) -> bool:
+        """True: that is what an approximation is for."""
+        return True
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Number of features r."""
+
+    @abstractmethod
+    def _rows(self, X: Points) -> Array:
+        """Features of one row block."""
+
+    def _features(self, X: Points) -> Array:
+        blocks = list(row_blocks(count(X), self.rank, BLOCK_ENTRIES // 4))
+        first = self._rows(take(X, blocks[0]))
+        if len(blocks) == 1:
+            return first
+        if not isinstance(first, np.ndarray):
+            rest = [self._rows(take(X, rows)) for rows in blocks[1:]]
+            return namespace(first).concat([first, *rest], axis=0)
+        result = np.empty((count(X), self.rank), dtype=first.dtype)
+        result[blocks[0]] = first
+        for rows in blocks[1:]:
+            result[rows] = self._rows(take(X, rows))
+        return result
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        return self._features(X) @ self._features(Y).T
+
+    def _diag(self, X: Points) -> Array:
+        parts = []
+        for rows in row_blocks(count(X), self.rank):
+            F = self._rows(take(X, rows))
+            parts.append(namespace(F).sum(F * F, axis=1))
+        return namespace(*parts).concat(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks(_Finite):
+    r"""Projection of a kernel on the span of landmarks z_1..z_r (Nystrom).
+
+    .. math:: k_r(x, y) = k(x, z) K_{zz}^{-1} k(z, y), \qquad
+              \phi_r(x) = L^{-1} k(z, x), \quad L L^\top = K_{zz}
+
+    Made by :func:`nystrom` and :func:`pivoted_cholesky`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The kernel that is approximated.
+    landmarks : points (r, ...)
+    factor : array (r, r)
+        Lower Cholesky factor of the landmarks' Gram matrix.
+    error : float
+        Relative trace error on the points it was made from; measured when first asked for.
+    """
+
+    kernel: Kernel
+    landmarks: Points = field(repr=False)
+    factor: Array = field(repr=False)
+    # The error if it is known, or the points on which to measure it.
+    measured: float | Points = field(repr=False, compare=False)
+
+    @cached_property
+    def error(self) -> float:
+        """Relative trace error on the points it was made from."""
+        known = isinstance(self.measured, float)
+        return self.measured if known else _trace_error(self, self.measured)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "measured": self.error}  # a small file: without the points
+
+    @property
+    def rank(self) -> int:
+        """Number of features r."""
+        return int(self.factor.shape[0])
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the approximated kernel reads columns by name."""
+        return self.kernel.by_name
+
+    def _points(self, X: Any, name: str) -> Points:
+        points = self.kernel.points(X, name)
+        self.kernel.check_pair(points, self.landmarks)
+        return points
+
+    def _rows(self, X: Points) -> Array:
+        K = self.kernel(X, self.landmarks)
+        with threads_for(float(K.shape[0]) * self.rank**2):
+            return solve_triangular(self.factor, K.T).T
+
+
+@dataclass(frozen=True, eq=False)
+class Fourier(_Finite):
+    r"""Random Fourier features, in pairs of cosine and sine.
+
+    .. math:: \phi(x) = \sqrt{2/r}\, [\cos(\omega_j^\top x), \sin(\omega_j^\top x)]_{j \le r/2}
+
+    Made by :func:`fourier`; the frequencies follow the kernel's spectral distribution.
+    """
+
+    kernel: Kernel
+    frequencies: Floats = field(repr=False)
+
+    @property
+    def rank(self) -> int:
+        """Number of features r."""
+        return 2 * len(self.frequencies)
+
+    def _points(self, X: Any, name: str) -> Points:
+        X = self.kernel.points(X, name)
+        dim = self.frequencies.shape[1]
+        if X.shape[1] != dim:
+            raise ValueError(f"features for dimension {dim}, but {name} has {X.shape[1]} columns")
+        return X
+
+    def _rows(self, X: Points) -> Array:
+        xp = namespace(X)
+        angles = X @ like(self.frequencies, X).T
+        scale = 1.0 / math.sqrt(len(self.frequencies))
+        return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
+
+
+def _trace_error(approximation: Landmarks, X: Points) -> float:
+    """Relative trace error of the approximation on X, in row blocks."""
+
+    def traces(chunk: Points, _: slice) -> Floats:
+        exact = to_numpy(approximation.kernel.diag(chunk)).sum(dtype=np.float64)
+        found = to_numpy(approximation.diag(chunk)).sum(dtype=np.float64)
+        return np.array([exact, found])
+
+    exact, found = sum_over_rows(traces, X, approximation.rank)
+    return float(max(0.0, exact - found) / exact) if exact > 0 else 0.0

@@ -1,0 +1,207 @@
+"""Factorisations and solves: the one place that calls a linear algebra library.
+
+NumPy goes to SciPy's LAPACK, torch to its own differentiable calls, other array-API arrays to the
+standard. Functions that take stacks (..., r, r) say so; those are NumPy only. A matrix that is not
+positive definite raises ``numpy.linalg.LinAlgError``; nothing is repaired here (see
+:func:`~kernelbayes.gram.factor_with_ridge` for that).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import is_torch_array
+
+from kernelbayes.arrays import Array, Floats, Ints, namespace, to_numpy
+
+LinAlgError = np.linalg.LinAlgError
+
+
+# --- positive definite matrices ------------------------------------------------------------------
+
+
+def cholesky(A: Array) -> Array:
+    """Lower Cholesky factor of A (r, r), or of a stack (..., r, r)."""
+    if isinstance(A, np.ndarray):
+        if A.ndim > 2:
+            return np.linalg.cholesky(A)
+        return scipy.linalg.cholesky(A, lower=True, check_finite=False)
+    xp = namespace(A)
+    try:
+        L = xp.linalg.cholesky(A)
+    except RuntimeError as error:  # torch's LinAlgError is a RuntimeError
+        raise LinAlgError(str(error)) from error
+    if not bool(xp.all(xp.isfinite(L))):  # JAX answers NaN instead of raising
+        raise LinAlgError("matrix is not positive definite")
+    return L
+
+
+def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
+    """Solve L Y = B, or L^T Y = B, for lower-triangular L (r, r) and B (r,) or (r, k)."""
+    if isinstance(L, np.ndarray):
+        return scipy.linalg.solve_triangular(
+            L, B, lower=True, trans=int(transpose), check_finite=False
+        )
+    column = B[:, None] if B.ndim == 1 else B
+    M = L.T if transpose else L
+    if is_torch_array(L):
+        import torch
+
+        Y = torch.linalg.solve_triangular(M, column, upper=transpose)
+    else:
+        Y = namespace(L, B).linalg.solve(M, column)
+    return Y[:, 0] if B.ndim == 1 else Y
+
+
+def cho_solve(L: Array, B: Array) -> Array:
+    """Solve L L^T Y = B for lower-triangular L."""
+    if isinstance(L, np.ndarray):
+        return scipy.linalg.cho_solve((L, True), B, check_finite=False)
+    return solve_triangular(L, solve_triangular(L, B), transpose=True)
+
+
+def solve_positive(A: Floats, b: Floats, overwrite: bool = False) -> Floats:
+    """Solve A y = b for positive definite A (r, r), in one call of LAPACK: for hot loops."""
+    posv: Any = scipy.linalg.get_lapack_funcs("posv", (A, b))
+    _, y, info = posv(A, b, lower=1, overwrite_a=overwrite)
+    if info > 0:
+        raise LinAlgError("matrix is not positive definite")
+    return y.reshape(b.shape)  # type: ignore[no-any-return]
+
+
+def solve_ridges(A: Floats, B: Floats, ridges: Floats) -> Floats:
+    """Columns (A + ridge_j I)^-1 b_j for positive semi-definite A (r, r) and B (r, q).
+
+    Columns of the same ridge share a factorisation. A ridge below rounding, at which it fails,
+    counts as the rounding of the largest eigenvalue.
+    """
+    found = np.empty(B.shape)
+    for ridge in np.unique(ridges):
+        columns = ridges == ridge
+        shifted = A.copy()
+        shifted.flat[:: len(A) + 1] += ridge
+        try:
+            found[:, columns] = solve_positive(shifted, B[:, columns], overwrite=True)
+        except LinAlgError:
+            squares, V = eigh(A)
+            rounding = len(A) * np.finfo(float).eps * float(squares[-1])
+            filtered = 1.0 / (np.maximum(squares, 0.0) + max(float(ridge), rounding))
+            found[:, columns] = V @ (filtered[:, None] * (V.T @ B[:, columns]))
+    return found
+
+
+def pivoted_factor(A: Floats) -> tuple[Floats, Ints, int]:
+    """Pivoted Cholesky factor L (r, r) of A[p][:, p], pivots p (r,) and numerical rank.
+
+    LAPACK stops at the numerical rank, often far below r for smooth kernels; the columns beyond
+    it, and what is above the diagonal, mean nothing.
+    """
+    pstrf: Any = scipy.linalg.get_lapack_funcs("pstrf", (A,))
+    L, pivots, rank, _ = pstrf(A, lower=1)
+    return L, pivots - 1, int(rank)
+
+
+def condition_number(A: Array, L: Array, ridge: float) -> float:
+    """Estimate of the 1-norm condition number of A + ridge I = L L^T, in O(r^2)."""
+    if A.shape[0] == 0:
+        return 1.0
+    A, L = to_numpy(A), to_numpy(L)
+    lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
+    norm = float(lange("1", A.T)) + ridge  # A is symmetric; A.T is not copied
+    pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
+    reciprocal = float(pocon(L, norm, uplo="L")[0])
+    return 1.0 / reciprocal if reciprocal > 0.0 else float("inf")
+
+
+def eliminate(F: Floats, rows: Floats, pivots: Ints, L: Floats) -> None:
+    """Turn rows of a Gram matrix into rows of its factor, in place and without a temporary.
+
+    rows <- L^-1 (rows - F[:, pivots]^T F). BLAS writes into arrays stored by columns, which the
+    transposes of these are.
+    """
+    gemm, trsm = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (rows,))
+    if len(F):
+        gemm(-1.0, F.T, F[:, pivots], beta=1.0, c=rows.T, overwrite_c=True)
+    trsm(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
+
+
+# --- symmetric matrices --------------------------------------------------------------------------
+
+
+def eigh(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues (ascending) and eigenvectors of symmetric A (r, r), or of a stack (..., r, r)."""
+    if isinstance(A, np.ndarray) and A.ndim == 2:
+        # Divide and conquer: the default driver is up to four times slower on the clustered
+        # eigenvalues near zero that smooth kernels have.
+        values, vectors = scipy.linalg.eigh(A, check_finite=False, driver="evd")
+        return values, vectors
+    result = namespace(A).linalg.eigh(A)
+    return result[0], result[1]
+
+
+def eigenvalues(A: Array) -> Array:
+    """Eigenvalues (..., r), ascending, of symmetric A (r, r) or of a stack (..., r, r)."""
+    return namespace(A).linalg.eigvalsh(A)
+
+
+def symmetric_factor(A: Array) -> Array:
+    """L (r, r) with A = L L^T for positive semi-definite A; negative eigenvalues count as zero."""
+    values, vectors = eigh(A)
+    xp = namespace(values)
+    return vectors * xp.sqrt(xp.clip(values, min=0.0))
+
+
+def whitening(A: Floats, least: float) -> Floats:
+    """W (r, k) with W^T A W = I over the eigenvalues above ``least`` times the largest."""
+    values, vectors = eigh(A)
+    keep = values > least * values[-1]
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
+
+
+def left_singular(A: Floats) -> tuple[Floats, Floats]:
+    """Left singular vectors U (n, k) and squared singular values (k,) of A, to rounding error."""
+    if A.size == 0 or not A.any():  # a kernel that is zero on these points
+        return A[:, :0], np.empty(0)
+    wide = A.shape[0] < A.shape[1]
+    squares, V = eigh(A @ A.T if wide else A.T @ A)
+    keep = squares > len(A) * np.finfo(float).eps * squares[-1]
+    squares, V = squares[keep], V[:, keep]
+    return V if wide else (A @ V) / np.sqrt(squares), squares
+
+
+# --- any matrices --------------------------------------------------------------------------------
+
+
+def solve(A: Array, B: Array) -> Array:
+    """Solve A Y = B for square A (r, r) and B (r,) or (r, k), or stacks of both (..., r, k)."""
+    if B.ndim == 1:
+        return namespace(A, B).linalg.solve(A, B[:, None])[:, 0]
+    return namespace(A, B).linalg.solve(A, B)
+
+
+def inverse_and_log_det(A: Floats) -> tuple[Floats, Floats]:
+    """Inverses (..., r, r) and logarithms (...) of the determinants of a stack (..., r, r)."""
+    return np.linalg.inv(A), np.linalg.slogdet(A)[1]
+
+
+def least_squares(A: Floats, B: Floats) -> Floats:
+    """Coefficients (r, q) of least norm that minimise |A Y - B|, for A (n, r) and B (n, q)."""
+    return np.asarray(np.linalg.lstsq(A, B, rcond=None)[0])
+
+
+def svd(A: Floats) -> tuple[Floats, Floats, Floats]:
+    """Singular value decomposition U, s, V^T of A, or of a stack (..., p, q)."""
+    return np.linalg.svd(A)
+
+
+def numerical_rank(A: Floats) -> int:
+    """Numerical rank of A."""
+    return int(np.linalg.matrix_rank(A))
+
+
+def random_rotation(dim: int, rng: np.random.Generator) -> Floats:
+    """Orthogonal matrix (dim, dim), uniform on the orthogonal group (Mezzadri 2007)."""
+    Q, R = np.linalg.qr(rng.normal(size=(dim, dim)))
+    return np.asarray(Q * np.sign(R.diagonal()))
