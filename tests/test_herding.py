@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.herding import exchange, greedy, rows_of, rows_of_matrix, score
-from kernelbayes.herding import rows as rows_module
+from kernelbayes.gram import Dense, Gram, base, policy
+from kernelbayes.herding import exchange, greedy, score
 
 METHODS = ["herding", "exchange", "line-search", "fully-corrective"]
 seeds = st.integers(0, 10_000)
@@ -90,7 +90,7 @@ def test_exchanges_never_make_a_herd_worse(seed, m):
     mu = signed(60, seed)
     herd, better = (kb.compress(mu, m, method=way).error for way in ("herding", "exchange"))
     assert better <= herd + 1e-9
-    again = exchange(rows_of(mu.kernel, mu.points), mu(mu.points), np.zeros(m, dtype=int))
+    again = exchange(Gram.by_rows(mu.kernel, mu.points), mu(mu.points), np.zeros(m, dtype=int))
     assert len(again) == m
 
 
@@ -154,26 +154,27 @@ def test_no_mass_gives_an_answer_and_a_warning():
 
 def test_every_route_gives_the_same_picks(monkeypatch):
     X, kernel = normals(300), kb.Gaussian(1.5)
-    whole = rows_of(kernel, X)
-    monkeypatch.setattr(rows_module, "WHOLE_ENTRIES", 0)
-    monkeypatch.setattr(rows_module, "RANK_SHARE", 1)
-    factored = rows_of(kernel, X)
-    demanded = rows_of(kernel, X, products=False)
-    monkeypatch.setattr(rows_module, "CACHE_ENTRIES", 0)
-    forgetful = rows_of(kernel, X, products=False)
+    whole = Gram.by_rows(kernel, X)
+    monkeypatch.setattr(policy, "ROW_ENTRIES", 0)
+    monkeypatch.setattr(policy, "RANK_SHARE", 1)
+    monkeypatch.setattr(policy, "FACTOR_FROM", 1)
+    factored = Gram.by_rows(kernel, X)
+    demanded = Gram.by_rows(kernel, X, products=False)
+    monkeypatch.setattr(base, "CACHE_ENTRIES", 0)
+    forgetful = Gram.by_rows(kernel, X, products=False)
     routes = [whole, factored, demanded, forgetful]
     assert len({type(r) for r in routes}) == 3
     weights = np.full(300, 1 / 300)
-    expected = greedy(whole, whole.times(weights), 20)[0]
+    expected = greedy(whole, whole.matmul(weights), 20)[0]
     for rows in routes:
-        values = rows.times(weights)
-        np.testing.assert_allclose(values, whole.times(weights), atol=1e-9)
+        values = rows.matmul(weights)
+        np.testing.assert_allclose(values, whole.matmul(weights), atol=1e-9)
         np.testing.assert_array_equal(greedy(rows, values, 20)[0], expected)
         np.testing.assert_array_equal(
-            exchange(rows, values, expected), exchange(whole, whole.times(weights), expected)
+            exchange(rows, values, expected), exchange(whole, whole.matmul(weights), expected)
         )
         assert score(rows, values, expected) == pytest.approx(
-            score(whole, whole.times(weights), expected), abs=1e-9
+            score(whole, whole.matmul(weights), expected), abs=1e-9
         )
 
 
@@ -204,7 +205,7 @@ def test_a_gram_matrix_that_is_there_already():
     mu = signed(30, 1)
     G = mu.kernel(mu.points)
     np.testing.assert_array_equal(
-        kb.compress(mu, 9, rows=G).indices, kb.compress(mu, 9, rows=rows_of_matrix(G)).indices
+        kb.compress(mu, 9, rows=G).indices, kb.compress(mu, 9, rows=Dense(G)).indices
     )
     with pytest.raises(ValueError, match="rows are of 29 points"):
         kb.compress(mu, 9, rows=G[:29, :29])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.herding import rows_of
+from kernelbayes.gram import Gram
 
 METHODS = ["herding", "exchange", "line-search", "fully-corrective"]
 
@@ -74,7 +74,7 @@ def test_resampling_preserves_the_embedding_where_truncation_does_not():
 
 def test_rows_made_once_serve_many_embeddings(monkeypatch):
     mu = uneven(50, 2)
-    rows = rows_of(mu.kernel, mu.points)
+    rows = Gram.by_rows(mu.kernel, mu.points)
     expected = kb.resample(mu, threshold=np.inf)
     monkeypatch.setattr(kb.Gaussian, "__call__", lambda *_: pytest.fail("kernel was evaluated"))
     for given_rows in (rows, rows.G):

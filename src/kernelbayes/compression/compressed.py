@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, like, namespace, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, like, namespace, to_numpy
 from kernelbayes.compression.problem import METHODS, Method, Problem, problem
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.gram import Gram
 from kernelbayes.herding import (
-    Rows,
-    Vector,
     exchange,
     greedy,
     herd_anywhere,
-    rows_of,
     squared_errors,
 )
 from kernelbayes.kernels import Kernel
@@ -47,8 +45,8 @@ class Compressed:
     points: Points
     weights: Array
     kernel: Kernel = field(repr=False)
-    errors: Vector
-    indices: Vector | None
+    errors: Floats
+    indices: Ints | None
     names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
@@ -68,7 +66,7 @@ class Compressed:
         """The embedding of these points and weights, of mass one."""
         return Embedding(self.points, self.weights, self.kernel, self.names)
 
-    def copies(self, n: int) -> Vector:
+    def copies(self, n: int) -> Ints:
         """Return positions (n,) in ``points`` that repeat each point in proportion to its weight.
 
         Equally weighted, ``take(points, copies(n))`` stands for the same distribution:
@@ -78,7 +76,7 @@ class Compressed:
         return copies(to_numpy(self.weights), n)
 
 
-def copies(weights: Vector, n: int) -> Vector:
+def copies(weights: Floats, n: int) -> Ints:
     """Positions (n,), each repeated in proportion to its weight; largest remainders rounded up."""
     if n < 1:
         raise ValueError(f"the number of copies must be at least 1, got {n}")
@@ -96,7 +94,7 @@ def compress(
     *,
     method: Method = "herding",
     anywhere: bool = False,
-    rows: Rows | Array | None = None,
+    rows: Gram | Array | None = None,
 ) -> Compressed:
     """Points and weights that stand for an embedding, with the error after each of m picks.
 
@@ -119,8 +117,8 @@ def compress(
     anywhere : bool
         Climb from the best candidate to a maximum over all of R^d at each pick (KMCF16 section
         3.2). For kernels on vectors and ``method="herding"``.
-    rows : Rows or array (n, n), optional
-        Gram matrix of the candidates, if it is there already (see ``herding.rows_of``).
+    rows : Gram or array (n, n), optional
+        Gram matrix of the candidates, if it is there already (see ``Gram.by_rows``).
 
     Returns
     -------
@@ -228,8 +226,8 @@ def thin(points: Any, m: int, kernel: Kernel, *, sweeps: int = 10) -> Points:
         raise ValueError(f"m must lie between 1 and the number of points {n}, got {m}")
     if m == n:
         return points
-    rows = rows_of(kernel, points)
-    values = rows.times(np.full(n, 1.0 / n))
+    rows = Gram.by_rows(kernel, points)
+    values = rows.matmul(np.full(n, 1.0 / n))
     picks, _ = greedy(rows, values, m, repeat=False)
     return take(points, exchange(rows, values, picks, repeat=False, sweeps=sweeps))
 

@@ -9,19 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, like, to_float, to_numpy
+from kernelbayes.arrays import Floats, Ints, NumericalWarning, like, to_float, to_numpy
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.gram import Dense, Gram
 from kernelbayes.herding import (
-    Rows,
-    Vector,
     exchange,
     fully_corrective,
     gaussian_starts,
     greedy,
     line_search,
-    rows_of,
-    rows_of_matrix,
     score,
     squared_errors,
 )
@@ -38,14 +35,14 @@ class Problem:
     mu: MeanElement
     mass: float
     points: Points
-    values: Vector
+    values: Floats
     own: bool  # whether the candidates are the embedding's own points
-    given: Rows | None = None
+    given: Gram | None = None
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> Gram:
         """Gram matrix of the candidates; not computed before it is needed."""
-        return self.given or rows_of(self.mu.kernel, self.points, products=False)
+        return self.given or Gram.by_rows(self.mu.kernel, self.points, products=False)
 
     @cached_property
     def norm2(self) -> float:
@@ -54,7 +51,7 @@ class Problem:
             return float(to_numpy(self.mu.weights) @ self.values) / self.mass
         return to_float(self.mu.norm()) ** 2 / self.mass**2
 
-    def pick(self, m: int, method: Method) -> tuple[Vector, Vector, Vector]:
+    def pick(self, m: int, method: Method) -> tuple[Ints, Floats, Floats]:
         """Pick m candidates: indices, weights and the squared error after each pick."""
         rows, values = self.rows, self.values
         if method == "line-search":
@@ -68,7 +65,7 @@ class Problem:
             squares[-1] = self.squared_error(picks)
         return picks, np.full(m, 1.0 / m), squares
 
-    def squared_error(self, picks: Vector) -> float:
+    def squared_error(self, picks: Ints) -> float:
         """Squared distance to equally weighted candidates."""
         return max(self.norm2 + score(self.rows, self.values, picks), 0.0)
 
@@ -91,14 +88,14 @@ def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
     else:
         points = mu.kernel.points(candidates, "candidates")
     if rows is None:
-        rows = rows_of(mu.kernel, points) if own else None
-    elif not isinstance(rows, Rows):
-        rows = rows_of_matrix(rows)
+        rows = Gram.by_rows(mu.kernel, points) if own else None
+    elif not isinstance(rows, Gram):
+        rows = Dense(np.asarray(to_numpy(rows), dtype=np.float64))
     if rows is not None and len(rows.diag) != count(points):
         raise ValueError(
             f"rows are of {len(rows.diag)} points, but there are {count(points)} candidates"
         )
-    values = rows.times(to_numpy(mu.weights).astype(np.float64)) if own else to_numpy(mu(points))
+    values = rows.matmul(to_numpy(mu.weights).astype(np.float64)) if own else to_numpy(mu(points))
     mass = _positive_mass(mu)
     return Problem(mu, mass, points, np.asarray(values, dtype=np.float64) / mass, own, rows)
 

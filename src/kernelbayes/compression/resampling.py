@@ -13,11 +13,21 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, like, to_float, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    NumericalWarning,
+    Rng,
+    as_generator,
+    like,
+    to_float,
+    to_numpy,
+)
 from kernelbayes.compression.compressed import copies
 from kernelbayes.compression.problem import METHODS, Method, problem
 from kernelbayes.embedding import Embedding
-from kernelbayes.herding import Rows, Vector
+from kernelbayes.gram import Gram
 from kernelbayes.points import take
 
 
@@ -27,7 +37,7 @@ class Resampled(NamedTuple):
     embedding: Embedding
     resampled: bool
     error: float  # RKHS distance to the given embedding divided by its mass; 0 if kept
-    indices: Vector | None  # which of the points, with repetitions; None if kept
+    indices: Ints | None  # which of the points, with repetitions; None if kept
 
 
 def resample(
@@ -37,7 +47,7 @@ def resample(
     threshold: float = 0.5,
     method: Method | Literal["multinomial"] = "herding",
     picks: int | None = None,
-    rows: Rows | Array | None = None,
+    rows: Gram | Array | None = None,
     rng: Rng = None,
 ) -> Resampled:
     """Replace uneven weights by equal ones if the effective sample size is small.
@@ -59,8 +69,8 @@ def resample(
         (KMCF16 section 3.5).
     picks : int, optional
         Herd only this many points and copy each m / picks times (KMCF16 section 3.3), m by default.
-    rows : Rows or array (n, n), optional
-        Gram matrix of the points, if it is there already (see ``herding.rows_of``). With it, a call
+    rows : Gram or array (n, n), optional
+        Gram matrix of the points, if it is there already (see ``Gram.by_rows``). With it, a call
         costs O(n picks) and evaluates no kernel.
     rng : int, Generator or None
         For "multinomial".
@@ -110,7 +120,7 @@ def resample(
     return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)
 
 
-def _multinomial(weights: Vector, m: int, rng: np.random.Generator) -> Vector:
+def _multinomial(weights: Floats, m: int, rng: np.random.Generator) -> Ints:
     positive = np.maximum(weights, 0.0).astype(np.float64)
     if not positive.sum() > 0:
         warnings.warn(

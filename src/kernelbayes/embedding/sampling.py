@@ -11,7 +11,8 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import Rng, as_generator, like, namespace, to_numpy
 from kernelbayes.embedding.base import WeightedSample
 from kernelbayes.embedding.smooth import keep_covariance
-from kernelbayes.herding import greedy, rows_of
+from kernelbayes.gram import Gram
+from kernelbayes.herding import greedy
 from kernelbayes.points import Points, as_vectors, take
 
 
@@ -63,7 +64,7 @@ class Sampling(WeightedSample):
             if bandwidth is not None:
                 raise ValueError("herding does not smooth; bandwidth goes with method='iid'")
             values = np.atleast_2d(to_numpy(self.normalized()(self.points)))
-            rows = rows_of(self.kernel, self.points, products=False)
+            rows = Gram.by_rows(self.kernel, self.points, products=False)
             picks = [greedy(rows, row, m)[0] for row in values]
             return self._picked(np.stack(picks))
         generator = as_generator(rng)

@@ -44,8 +44,7 @@ from kernelbayes.filters.observation import Observations, split_missing
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
 from kernelbayes.filters.sequences import as_points, check_kernels, is_many, unstacked
 from kernelbayes.filters.updating import Updating
-from kernelbayes.gram import check_ridge
-from kernelbayes.herding import rows_of
+from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, column_names, concatenate, count, take
 from kernelbayes.rules import BayesMethod, choose_ridge
@@ -215,7 +214,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.dynamics_ = Dynamics(
             L, operator, operator, everywhere, everywhere, False, None, states.features(moved)
         )
-        self.rows_ = rows_of(self.kernel_z_, self.Z_)
+        self.rows_ = Gram.by_rows(self.kernel_z_, self.Z_)
         weights = like(np.full(n, 1.0 / n), L)
         if self.ridge == "loo":
             ridge = choose_ridge(

@@ -100,6 +100,18 @@ class Gram(ABC):
             extend=extend, double=double,
         )  # fmt: skip
 
+    @staticmethod
+    def by_rows(kernel: Kernel, points: Points, products: bool = True) -> Gram:
+        """Gram matrix of which rows and products with vectors are wanted, as NumPy doubles.
+
+        Whole up to 1024 points; beyond, a factor where a small rank leaves no error (relative trace
+        1e-10), which smooth kernels in low dimension have; rows on demand otherwise. Without
+        ``products`` large matrices are not factored.
+        """
+        from kernelbayes.gram.policy import choose_by_rows
+
+        return choose_by_rows(kernel, points, products)
+
     @property
     @abstractmethod
     def n(self) -> int:

@@ -21,6 +21,14 @@ FACTOR_FROM = 400
 # Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
 # rounding error of a trace over some ten thousand points.
 EXACT = 1e-12
+# For methods that go through a matrix row by row (:meth:`~kernelbayes.gram.Gram.by_rows`): up to
+# this many entries, a few milliseconds of work, the whole matrix is computed at once.
+ROW_ENTRIES = 2**20
+# Beyond, a factor of this relative trace error stands for it. Values of an embedding are then off
+# by about as much, far less than herding leaves.
+ROW_TOL = 1e-10
+# Ranks tried: one part in RANK_SHARE of n, so that failing costs little beside n^2 evaluations.
+RANK_SHARE, RANK_LIMIT = 20, 512
 
 
 def choose(
@@ -54,6 +62,14 @@ def choose(
         return OnDemand(kernel, points, policy=f"on demand: {n} x {n} is too large{why}")
     G = as_doubles(kernel(points)) if double else kernel(points)
     return Dense(G, tol=tol, kernel=kernel, points=points, policy=f"dense: {n} x {n}{why}")
+
+
+def choose_by_rows(kernel: Kernel, points: Points, products: bool) -> Gram:
+    """Gram matrix for rows and products; see :meth:`~kernelbayes.gram.Gram.by_rows`."""
+    n = count(points)
+    tol = ROW_TOL if products and n * n > ROW_ENTRIES else None
+    most = min(n // RANK_SHARE, RANK_LIMIT)
+    return Gram.of(kernel, points, tol=tol, most=most, rng=0, entries=ROW_ENTRIES, double=True)
 
 
 def _features(kernel: Kernel, points: Points, what: str, double: bool) -> Gram:

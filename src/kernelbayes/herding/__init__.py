@@ -11,37 +11,33 @@ method with steps 1/p for the squared distance to mu over the convex hull of the
 search, or the best weights on all points picked so far. :func:`exchange` keeps the weights equal
 and improves the points instead, replacing one at a time by the best candidate.
 
-Everything here works on :class:`Rows`, the Gram matrix of the candidates seen row by row; the
+Everything here works on a :class:`~kernelbayes.gram.Gram` of the candidates, row by row; the
 functions for embeddings are in :mod:`kernelbayes.compression`.
 
 >>> import numpy as np
 >>> from kernelbayes import Gaussian
->>> from kernelbayes.herding import exchange, greedy, rows_of, score
+>>> from kernelbayes.gram import Gram
+>>> from kernelbayes.herding import exchange, greedy, score
 >>> X = np.random.default_rng(0).normal(size=300)[:, None]
->>> rows = rows_of(Gaussian(0.5), X)
->>> values = rows.times(np.full(300, 1 / 300))
->>> picks, _ = greedy(rows, values, 10)
->>> before, after = (score(rows, values, p) for p in (picks, exchange(rows, values, picks)))
+>>> gram = Gram.by_rows(Gaussian(0.5), X)
+>>> values = gram.matmul(np.full(300, 1 / 300))
+>>> picks, _ = greedy(gram, values, 10)
+>>> before, after = (score(gram, values, p) for p in (picks, exchange(gram, values, picks)))
 >>> bool(after < before)
 True
 """
 
 from kernelbayes.herding.ascent import gaussian_starts, herd_anywhere
 from kernelbayes.herding.equal import exchange, greedy, score, squared_errors
-from kernelbayes.herding.rows import Rows, Vector, rows_of, rows_of_matrix
 from kernelbayes.herding.weighted import fully_corrective, line_search
 
 __all__ = [
-    "Rows",
-    "Vector",
     "exchange",
     "fully_corrective",
     "gaussian_starts",
     "greedy",
     "herd_anywhere",
     "line_search",
-    "rows_of",
-    "rows_of_matrix",
     "score",
     "squared_errors",
 ]

@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from kernelbayes.herding.rows import Vector
+from kernelbayes.arrays import Floats
+from kernelbayes.gram.lapack import eigh
 
 # Quasi-random points from which a search starts if there are no candidates, at least.
 STARTS = 1024
@@ -24,12 +25,12 @@ DIFFERENCE = 3e-5
 
 
 def herd_anywhere(
-    mu: Callable[[Vector], Vector],
-    kernel: Callable[[Vector, Vector], Vector],
-    candidates: Vector,
-    values: Vector,
+    mu: Callable[[Floats], Floats],
+    kernel: Callable[[Floats, Floats], Floats],
+    candidates: Floats,
+    values: Floats,
     m: int,
-) -> Vector:
+) -> Floats:
     """Herd m points of R^d (KMCF16 eq. 2.16, 2.17), starting each search at the best candidate.
 
     Parameters
@@ -53,7 +54,7 @@ def herd_anywhere(
         heights = values - total / (p + 1)
         best = int(np.argmax(heights))
 
-        def height(Y: Vector, p: int = p) -> Vector:
+        def height(Y: Floats, p: int = p) -> Floats:
             taken = kernel(Y, picks[:p]).sum(axis=1) / (p + 1) if p else 0.0
             return np.asarray(mu(Y) - taken)
 
@@ -62,12 +63,12 @@ def herd_anywhere(
     return picks
 
 
-def climb(f: Callable[[Vector], Vector], start: Vector, scale: Vector, at_start: float) -> Vector:
+def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start: float) -> Floats:
     """Local maximum (d,) of f near a start, or the start itself if nothing higher is found."""
     d = len(start)
     corners = DIFFERENCE * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
 
-    def down(u: Vector) -> tuple[float, Vector]:
+    def down(u: Floats) -> tuple[float, Floats]:
         v = f(start + (u + corners) * scale)
         return -float(v[0]), (v[d + 1 :] - v[1 : d + 1]) / (2.0 * DIFFERENCE)
 
@@ -75,10 +76,10 @@ def climb(f: Callable[[Vector], Vector], start: Vector, scale: Vector, at_start:
     return start + found.x * scale if -found.fun > at_start else start
 
 
-def gaussian_starts(mean: Vector, cov: Vector, m: int) -> Vector:
+def gaussian_starts(mean: Floats, cov: Floats, m: int) -> Floats:
     """Quasi-random points (n, d) of a normal distribution, n at least twice m; deterministic."""
     size = max(STARTS, 2 * m)
     power = int(np.ceil(np.log2(size)))
     uniform = qmc.Sobol(len(mean), scramble=False).random_base2(power) + 0.5 ** (power + 1)
-    variances, axes = np.linalg.eigh(cov)
+    variances, axes = eigh(cov)
     return np.asarray(mean + ndtri(uniform) * np.sqrt(np.maximum(variances, 0.0)) @ axes.T)

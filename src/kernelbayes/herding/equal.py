@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelbayes.arrays import threads_for
-from kernelbayes.herding.rows import Rows, Vector
+from kernelbayes.arrays import Floats, Ints, threads_for
+from kernelbayes.gram import Gram
 
 # A squared distance is known to about this, relative to the largest k(x, x).
 ROUNDING = 1e-14
 
 
-def greedy(rows: Rows, values: Vector, m: int, repeat: bool = True) -> tuple[Vector, Vector]:
+def greedy(gram: Gram, values: Floats, m: int, repeat: bool = True) -> tuple[Ints, Floats]:
     """Kernel herding: m picks, and sum_{j<p} k(x_p, x_j) at each.
 
     ``values`` are mu at the candidates. Without ``repeat`` no candidate is picked twice (KMCF16
@@ -22,17 +22,17 @@ def greedy(rows: Rows, values: Vector, m: int, repeat: bool = True) -> tuple[Vec
     total = np.zeros(len(values))
     available = np.array(values, dtype=np.float64)
     picks, cross = np.empty(m, dtype=np.int64), np.empty(m)
-    with threads_for(rows.work):
+    with threads_for(gram.work):
         for p in range(m):
             pick = int(np.argmax(available - total / (p + 1)))  # KMCF16 Alg. 3, line 5
             picks[p], cross[p] = pick, total[pick]
-            total += rows[pick]
+            total += gram.rows(pick)
             if not repeat:
                 available[pick] = -np.inf
     return picks, cross
 
 
-def squared_errors(norm2: float, values: Vector, diag: Vector, cross: Vector) -> Vector:
+def squared_errors(norm2: float, values: Floats, diag: Floats, cross: Floats) -> Floats:
     """Squared distance of mu to the first p points, for p = 1, ..., m.
 
     ``values`` and ``diag`` are mu and k(x, x) at the picks, ``cross`` is as from :func:`greedy`.
@@ -42,17 +42,17 @@ def squared_errors(norm2: float, values: Vector, diag: Vector, cross: Vector) ->
     return np.maximum(norm2 - 2.0 * np.cumsum(values) / sizes + energy, 0.0)
 
 
-def score(rows: Rows, values: Vector, picks: Vector) -> float:
+def score(gram: Gram, values: Floats, picks: Ints) -> float:
     """Squared distance of mu to the equally weighted picks, less the squared norm of mu."""
     m = len(picks)
     distinct, counts = np.unique(picks, return_counts=True)
-    total = sum(c * rows[int(i)][distinct] for i, c in zip(distinct, counts, strict=True))
+    total = sum(c * gram.rows(int(i))[distinct] for i, c in zip(distinct, counts, strict=True))
     return float(counts @ total) / m**2 - 2.0 * float(values[picks].mean())
 
 
 def exchange(
-    rows: Rows, values: Vector, picks: Vector, repeat: bool = True, sweeps: int = 10
-) -> Vector:
+    gram: Gram, values: Floats, picks: Ints, repeat: bool = True, sweeps: int = 10
+) -> Ints:
     """Replace picks one at a time by the best candidate, until none is better; never worse.
 
     With T the sum of the rows of the other m - 1 picks, the squared distance as a function of the
@@ -65,15 +65,15 @@ def exchange(
     taken = np.zeros(len(values))
     if not repeat:
         taken[picks] = np.inf
-    alone = rows.diag - 2.0 * m * values
-    least = ROUNDING * m * m * rows.scale  # a smaller gain is rounding, and might go in circles
-    with threads_for(rows.work):
+    alone = gram.diag - 2.0 * m * values
+    least = ROUNDING * m * m * gram.scale  # a smaller gain is rounding, and might go in circles
+    with threads_for(gram.work):
         for i in map(int, picks):
-            total += rows[i]
+            total += gram.rows(i)
         for _ in range(sweeps):
             before = picks.copy()
             for slot, old in enumerate(map(int, before)):
-                total -= rows[old]
+                total -= gram.rows(old)
                 cost = 2.0 * total
                 cost += alone
                 kept = cost[old]
@@ -85,7 +85,7 @@ def exchange(
                     picks[slot] = new
                 else:
                     new = old
-                total += rows[new]
+                total += gram.rows(new)
             if np.array_equal(picks, before):
                 break
     return picks

@@ -9,36 +9,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelbayes.arrays import cho_solve, cholesky, solve_triangular, threads_for
+from kernelbayes.arrays import Floats, Ints, threads_for
+from kernelbayes.gram import Gram
+from kernelbayes.gram.lapack import cho_solve, cholesky, solve_triangular
 from kernelbayes.herding.equal import ROUNDING
-from kernelbayes.herding.rows import Rows, Vector
 
 # A candidate whose squared distance to the affine span of the picks is below this part of the
 # largest k(x, x) cannot be told from a combination of them.
 DEPENDENT = 1e-10
 
 
-def line_search(rows: Rows, values: Vector, m: int, norm2: float) -> tuple[Vector, Vector, Vector]:
+def line_search(gram: Gram, values: Floats, m: int, norm2: float) -> tuple[Ints, Floats, Floats]:
     """Frank-Wolfe with exact line search: distinct picks, their weights, squared errors.
 
     Stops before m picks when no candidate is a way down. The distance falls at every step, quickly
     at first; after many picks herding is ahead, since steps become short.
     """
-    first = int(np.argmin(rows.diag - 2.0 * values))
-    g = rows[first].copy()
+    first = int(np.argmin(gram.diag - 2.0 * values))
+    g = gram.rows(first).copy()
     weights = np.zeros(len(values))
     weights[first] = 1.0
-    order, energy, overlap = [first], float(rows.diag[first]), float(values[first])
+    order, energy, overlap = [first], float(gram.diag[first]), float(values[first])
     errors = [norm2 - 2.0 * overlap + energy]
-    with threads_for(rows.work):
+    with threads_for(gram.work):
         for _ in range(1, m):
-            pick, step = _steepest(rows, values, g, overlap, energy)
+            pick, step = _steepest(gram, values, g, overlap, energy)
             if step == 0.0:
                 break
-            length = float(rows.diag[pick] - 2.0 * g[pick]) + energy
+            length = float(gram.diag[pick] - 2.0 * g[pick]) + energy
             energy += step * (2.0 * (float(g[pick]) - energy) + step * length)
             overlap += step * (float(values[pick]) - overlap)
-            g += step * (rows[pick] - g)
+            g += step * (gram.rows(pick) - g)
             weights *= 1.0 - step
             weights[pick] += step
             order.append(pick)
@@ -49,8 +50,8 @@ def line_search(rows: Rows, values: Vector, m: int, norm2: float) -> tuple[Vecto
 
 
 def fully_corrective(
-    rows: Rows, values: Vector, m: int, norm2: float
-) -> tuple[Vector, Vector, Vector]:
+    gram: Gram, values: Floats, m: int, norm2: float
+) -> tuple[Ints, Floats, Floats]:
     """Frank-Wolfe with the best weights on all picks: distinct picks, weights, squared errors.
 
     After every pick the weights minimise the distance over the simplex on the picks (Wolfe's
@@ -58,24 +59,25 @@ def fully_corrective(
     picks when no candidate is a way down, or when the next one depends on the picks to working
     precision.
     """
-    S = np.array([np.argmin(rows.diag - 2.0 * values)], dtype=np.int64)
+    S: Ints = np.array([np.argmin(gram.diag - 2.0 * values)], dtype=np.int64)
     # With weights of sum one a constant added to the kernel changes nothing but the condition: the
     # points need only be affinely independent.
-    constant = rows.scale
-    w, L = np.ones(1), np.sqrt(rows.diag[S] + constant)[:, None]
+    constant = gram.scale
+    w: Floats = np.ones(1)
+    L: Floats = np.sqrt(gram.diag[S] + constant)[:, None]
     K = np.empty((min(m, len(values)), len(values)))  # rows of the picks, the first len(S) in use
-    K[0] = g = rows[int(S[0])]
-    errors = [norm2 - 2.0 * float(values[S[0]]) + float(rows.diag[S[0]])]
+    K[0] = g = gram.rows(int(S[0]))
+    errors = [norm2 - 2.0 * float(values[S[0]]) + float(gram.diag[S[0]])]
     with threads_for(2.0 * K.size):
         for _ in range(1, m if errors[0] > 0.0 else 1):
-            pick, step = _steepest(rows, values, g, float(w @ values[S]), float(w @ g[S]))
+            pick, step = _steepest(gram, values, g, float(w @ values[S]), float(w @ g[S]))
             if step == 0.0 or pick in S:
                 break
-            last = solve_triangular(L, rows[pick][S] + constant)
-            pivot = float(rows.diag[pick]) + constant - float(last @ last)
+            last = solve_triangular(L, gram.rows(pick)[S] + constant)
+            pivot = float(gram.diag[pick]) + constant - float(last @ last)
             if pivot <= DEPENDENT * constant:
                 break
-            K[len(S)] = rows[pick]
+            K[len(S)] = gram.rows(pick)
             L = np.block([[L, np.zeros((len(S), 1))], [last[None, :], np.full((1, 1), pivot**0.5)]])
             S, w, L = _on_simplex(K, values, np.append(S, pick), np.append(w, 0.0), L, constant)
             g = w @ K[: len(S)]
@@ -84,16 +86,16 @@ def fully_corrective(
 
 
 def _steepest(
-    rows: Rows, values: Vector, g: Vector, overlap: float, energy: float
+    gram: Gram, values: Floats, g: Floats, overlap: float, energy: float
 ) -> tuple[int, float]:
     """Candidate x towards which |mu - g|^2 falls most, and the step from g to k(., x) in [0, 1].
 
     ``overlap`` is <mu, g> and ``energy`` |g|^2. A step t changes the squared distance by
     t^2 length - 2 t slope. The step is 0 if no candidate is a way down.
     """
-    least = ROUNDING * rows.scale
+    least = ROUNDING * gram.scale
     slope = values - g - (overlap - energy)  # <mu - g, k(., x) - g>
-    length = rows.diag - 2.0 * g + energy  # |k(., x) - g|^2
+    length = gram.diag - 2.0 * g + energy  # |k(., x) - g|^2
     possible = (slope > least) & (length > least)
     step = np.where(possible, np.minimum(slope / np.where(possible, length, 1.0), 1.0), 0.0)
     pick = int(np.argmax(step * (2.0 * slope - step * length)))
@@ -101,8 +103,8 @@ def _steepest(
 
 
 def _on_simplex(
-    K: Vector, values: Vector, S: Vector, w: Vector, L: Vector, constant: float
-) -> tuple[Vector, Vector, Vector]:
+    K: Floats, values: Floats, S: Ints, w: Floats, L: Floats, constant: float
+) -> tuple[Ints, Floats, Floats]:
     """Minimise w' G w - 2 w' v over the simplex on S, G + constant = L L'.
 
     K holds the rows of S first; those of dropped points are removed, in place.
