@@ -59,7 +59,7 @@ def compare() -> bool:
         low = LowRank(gram.factor)
         likelihood = ConditionalEmbedding(kernel_z, kernel_x, ETA).fit(Z, X)
         gamma = likelihood.apply(prior)
-        likelihood.__dict__["gram_z_"] = gram  # Gram matrices are given
+        _ = likelihood.conditional_.outputs.gram  # Gram matrices are given
         ways = {
             "importance": {
                 "step": lambda n=n, G=G_X, gamma=gamma, g=g_x: literal.iw22_line_3(

@@ -58,7 +58,7 @@ def test_original_and_importance_agree_without_ridges():
         for method in METHODS
     )
     assert original == pytest.approx(importance, **LIMIT)
-    inverse = np.linalg.solve(SHARP.gram_z_.G, kb.Gaussian(0.25)(X, NEW)).T
+    inverse = np.linalg.solve(SHARP.conditional_.outputs.gram.G, kb.Gaussian(0.25)(X, NEW)).T
     assert importance == pytest.approx(inverse, **LIMIT)
 
 

@@ -146,7 +146,7 @@ def test_a_streamed_model_equals_one_in_memory(rows, method, normalize, monkeypa
     monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", rows * 8)
     found = fit()
-    assert isinstance(found.likelihood_.gram_z_, Streamed)
+    assert isinstance(found.likelihood_.outputs.gram, Streamed)
     # The default ridge may be as small as 1e-8 of the trace, its square for the original rule.
     assert found.predict(new) == close(held.predict(new), rel=1e-6, abs=1e-8)
     weights = held.posterior(new).weights
@@ -158,5 +158,5 @@ def test_a_streamed_conditional_embedding(monkeypatch):
     monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", 5 * RANK)
     found = kb.ConditionalEmbedding(KERNEL, ridge=0.01).fit(X, X[:, 0])
-    assert isinstance(found.gram_x_, Streamed)
+    assert isinstance(found.conditional_.inputs.gram, Streamed)
     assert found(X[:4]).weights == close(held, **TOLERANCE)

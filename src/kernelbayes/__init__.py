@@ -63,7 +63,7 @@ from kernelbayes.likelihood_free import (
     simulate,
 )
 from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.estimator import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
 from kernelbayes.select import tune
 from kernelbayes.select.calibration import Calibration, calibrate

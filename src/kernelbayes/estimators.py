@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
@@ -24,31 +24,39 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace
-from kernelbayes.embedding import Batch, Embedding, MeanElement, embed
-from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, check_ridge
 from kernelbayes.gram.features import nystrom
-from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, as_array, as_floats, count, is_frame
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, as_array, as_floats, column_names, is_frame
 from kernelbayes.rules import (
     BayesMethod,
+    Conditional,
+    DensityRatio,
     Form,
+    PriorLike,
+    Ridge,
+    Variable,
     bayes_rule,
     choose_ridge,
-    prior_points,
+    default_kernel,
+    density_ratio,
+    prior_element,
     prior_weights,
+    reembed,
     turn,
     usable_weights,
 )
-from kernelbayes.rules.conditional import (
-    ConditionalEmbedding,
-    default_kernel,
-)
-from kernelbayes.rules.ratio import Method, density_ratio, kulsif_ridge
+from kernelbayes.rules.ratio import Method, kulsif_ridge
 
-# Weights that sum to less than this say nothing: to divide by it would magnify rounding.
+# Weights that sum to less than this say nothing: to divide by their sum magnifies rounding errors,
+# which are about 1e-16 times the condition number, up to 1e8 with automatic ridges.
 LEAST_MASS = 1e-8
-RATIOS = ("kulsif", "rulsif", "ulsif", "kmm")
+OPTIONS = {
+    "method": ("importance", "original"),
+    "form": ("a", "b"),
+    "ratio": ("kulsif", "rulsif", "ulsif", "kmm"),
+}
 
 
 class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -82,9 +90,9 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     kernel_x_, kernel_z_ : Kernel
     prior_ridge_, ridge_ : float
-        The ridges in use (``prior_ridge_`` once a prior has been given).
-    rule_ : ConditionalEmbedding
-        Of z given x under the prior.
+        The ridges in use (``prior_ridge_`` is None until a prior is given).
+    likelihood_, rule_ : Conditional
+        Of x given z, and of z given x under the prior.
 
     Notes
     -----
@@ -103,8 +111,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         kernel_x: Kernel | None = None,
         kernel_z: Kernel | None = None,
         method: BayesMethod = "importance",
-        prior_ridge: float | Literal["loo"] = "loo",
-        ridge: float | Literal["loo"] = "loo",
+        prior_ridge: Ridge = "loo",
+        ridge: Ridge = "loo",
         form: Form = "b",
         ratio: Method = "kulsif",
         normalize: bool = False,
@@ -129,7 +137,14 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.no_validation = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, prior: Any = None, *, Z: Any = None) -> Self:
+    def fit(
+        self,
+        X: PointsLike,
+        y: PointsLike = None,
+        prior: PriorLike = None,
+        *,
+        Z: PointsLike = None,
+    ) -> Self:
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
         ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists.
@@ -143,14 +158,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         prior : points (m, ...), embedding or None
             None is the training marginal. An embedding of another kernel is embedded again.
         """
-        for name in ("prior_ridge", "ridge"):
-            if getattr(self, name) != "loo":
-                check_ridge(getattr(self, name))
-        if self.ratio not in RATIOS:
-            raise ValueError(f"ratio must be one of {RATIOS}, got {self.ratio!r}")
-        for kernel in (self.kernel_x, self.kernel_z):
-            if not isinstance(kernel, Kernel | None):
-                raise TypeError(f"a kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
+        self._check_options()
         X, Z = self._check_pairs(X, y if Z is None else Z)
         generator = as_generator(self.rng)
         kernel_x = default_kernel(X) if self.kernel_x is None else self.kernel_x
@@ -161,32 +169,31 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 for k, points in ((kernel_x, X), (kernel_z, Z))
             )
         self.kernel_x_, self.kernel_z_ = kernel_x, kernel_z
-        if count(kernel_x.points(X, "X")) != count(kernel_z.points(Z, "Z")):
+        observed = Variable(kernel_x.points(X, "X"), kernel_x, column_names(X))
+        hidden = Variable(kernel_z.points(Z, "Z"), kernel_z, column_names(Z))
+        if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
-        # X given Z; an automatic ridge is set when a prior first needs it.
-        ridge = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
-        self.likelihood_ = ConditionalEmbedding(kernel_z, kernel_x, ridge).fit(Z, X)
-        self.values_ = self._numeric(Z)
+        # An automatic ridge is set when a prior first needs it.
+        eta = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
+        self.likelihood_ = Conditional(hidden, observed, eta)
+        self.values_ = _numbers(Z)
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
-        for name in ("prior_ridge_", "ridge_"):
-            self.__dict__.pop(name, None)
+        self.prior_ridge_: float | None = None
+        self.ridge_: float | None = None
         return self._set_prior(prior)
 
-    def with_prior(self, prior: Any) -> Self:
+    def with_prior(self, prior: PriorLike) -> Self:
         """Return the fitted model under another prior on z.
 
         Kernels, ridges, Gram matrices and the factorisation for the prior's weights are shared;
         only what depends on the prior is computed again.
         """
         check_is_fitted(self, "rule_")
-        model = copy(self)
-        _ = self.likelihood_.gram_x_, self.likelihood_.gram_z_  # made once, shared by all
-        if self.prior_ridge != "loo" and self.ratio == "kulsif":
-            _ = self.likelihood_.solver_
-        model.likelihood_ = copy(self.likelihood_)
-        return model._set_prior(prior)
+        return copy(self)._set_prior(prior)
 
-    def posterior(self, X_new: Any, prior: Any = None, kernel: Kernel | None = None) -> Any:
+    def posterior(
+        self, X_new: PointsLike, prior: PriorLike = None, kernel: Kernel | None = None
+    ) -> Batch | Embedding:
         """Embedding(s) over Z of the posterior given x.
 
         Parameters
@@ -204,7 +211,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "rule_")
         model = self if prior is None else self.with_prior(prior)
-        result: Batch | Embedding = model.rule_(X_new, kernel)
+        result = model.rule_(X_new, kernel)
         if not self.normalize:
             return result
         xp = namespace(result.weights)
@@ -212,7 +219,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         weights = model._divide(rows, xp.sum(rows, axis=1), model._prior_on_z())
         return replace(result, weights=xp.reshape(weights, result.weights.shape))
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: PointsLike) -> Array:
         """Posterior means, (m, d), or (m,) if Z was 1-d.
 
         Costs O(n) per point, O(r) with finite features: one matrix product for any number.
@@ -223,13 +230,13 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = self._check_queries(X)
         means = self.rule_.expect(self._coefficients, points)
         if self.normalize:
-            prior = self._prior_on_z() @ self._numeric(self.rule_.Z_)
+            prior = self._prior_on_z() @ _numbers(self.rule_.outputs.points)
             means = self._divide(means[:, :-1], means[:, -1], prior)
         return means[:, 0] if self._one_dimensional else means
 
     def _prior_on_z(self) -> Array:
         """Prior weights on the points of the posterior, summing to one."""
-        lift = self.rule_.lift_
+        lift = self.rule_.lift
         weights = self.prior_weights_ if lift is None else namespace(lift).sum(lift, axis=1)
         return weights / namespace(weights).sum(weights)
 
@@ -247,72 +254,53 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         divided = rows / xp.where(lost, xp.ones_like(mass), mass)[:, None]
         return xp.where(lost[:, None], prior[None, :], divided)
 
-    def _set_prior(self, prior: Any) -> Self:
-        likelihood = self.likelihood_
-        element = self._element(prior)
-        ratio = None
+    def _set_prior(self, prior: PriorLike) -> Self:
+        """Choose what is still open, and turn the likelihood round under the prior."""
+        hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
+        element, ratio = self._element(prior), None
         if element is not None:
             if self.method == "importance" and self.ratio != "kulsif":
-                ratio = density_ratio(element, likelihood.X_, self.kernel_z_, self.ratio,
+                ratio = density_ratio(element, hidden.points, self.kernel_z_, self.ratio,
                                       self.prior_ridge, rng=self.rng)  # fmt: skip
                 self.prior_ridge_ = ratio.ridge
-            if self.__dict__.get("prior_ridge_") is None:
-                self.prior_ridge_ = (
-                    kulsif_ridge(element, likelihood.X_)
-                    if self.prior_ridge == "loo"
-                    else check_ridge(self.prior_ridge)
-                )
-            if likelihood.ridge != self.prior_ridge_:
-                likelihood.ridge = self.prior_ridge_
-                for name in ("ridge_", "solver_"):
-                    likelihood.__dict__.pop(name, None)
-        weights = usable_weights(prior_weights(likelihood, element, ratio), self.method)
-        if "ridge_" not in self.__dict__:
-            self.ridge_ = (
-                choose_ridge(self.kernel_x_, likelihood.Z_, self.kernel_z_, likelihood.X_,
-                             weights, self.method)
-                if self.ridge == "loo" else check_ridge(self.ridge)
-            )  # fmt: skip
-        self.prior_weights_ = weights
-        self._build(element, ratio)
+            elif self.prior_ridge_ is None:
+                eta = self.prior_ridge
+                self.prior_ridge_ = kulsif_ridge(element, hidden.points) if eta == "loo" else eta
+            if self.likelihood_.operator != self.prior_ridge_:
+                self.likelihood_ = replace(self.likelihood_, operator=self.prior_ridge_)
+        weights = usable_weights(prior_weights(self.likelihood_, element, ratio), self.method)
+        ridge = self.ridge if self.ridge_ is None else self.ridge_
+        if ridge == "loo":
+            ridge = choose_ridge(observed, hidden, weights, self.method)
+        self.ridge_, self.prior_weights_ = check_ridge(ridge), weights
+        self._turn(element, ratio, self.ridge_)
         return self
 
-    def _build(self, element: MeanElement | None, ratio: Any) -> None:
+    def _turn(self, element: MeanElement | None, ratio: DensityRatio | None, ridge: float) -> None:
         likelihood, weights = self.likelihood_, self.prior_weights_
-        values = self._targets(self.values_)
-        G = likelihood.gram_z_
-        if self.form == "b" and isinstance(G, Factored) and values is not None:
-            # One pass over the features gives the operator and the means.
-            moment, cross = G.moments(weights, values)
-            solver = turn(G, weights, self.method, self.ridge_, moment)
-            self.rule_ = ConditionalEmbedding.from_solver(
-                likelihood.Z_, likelihood.X_, self.kernel_x_, self.kernel_z_, G, solver,
-                names=(likelihood.names_z_, likelihood.names_x_),
-            )  # fmt: skip
-            self._coefficients = self.rule_.regression(values, cross)
-            return
-        known = None if ratio is None and self.form == "a" else weights * likelihood.n
-        self.rule_ = bayes_rule(likelihood, element, self.method, self.form, self.ridge_, known)
-        if self.form == "a" and element is not None and values is not None:
-            values = self._targets(self._numeric(self.rule_.Z_))
+        hidden, observed = likelihood.inputs, likelihood.outputs
+        values, cross = self._targets(self.values_), None
+        if self.form == "a" and element is not None:
+            known = None if ratio is None else weights * likelihood.n
+            self.rule_ = bayes_rule(likelihood, element, self.method, "a", ridge, known)
+            if values is not None:
+                values = self._targets(_numbers(self.rule_.outputs.points))
+        else:
+            moment = None
+            if isinstance(observed.gram, Factored) and values is not None:
+                # One pass over the features gives the operator and the means.
+                moment, cross = observed.gram.moments(weights, values)
+            solver = turn(observed.gram, weights, self.method, ridge, moment)
+            self.rule_ = Conditional(observed, hidden, solver)
         if values is not None:
-            self._coefficients = self.rule_.regression(values)
+            self._coefficients = self.rule_.regression(values, cross)
 
-    def _element(self, prior: Any) -> MeanElement | None:
+    def _element(self, prior: PriorLike) -> MeanElement | None:
         """Prior as an embedding of kernel_z_, embedded again if it came with another kernel."""
-        kernel, training = self.kernel_z_, self.likelihood_.X_
         if prior is None:
             return None
-        if isinstance(prior, GaussianEmbedding):
-            if not isinstance(kernel, Gaussian):
-                raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
-            return GaussianEmbedding(prior.mean, prior.cov, kernel)
-        embedded = isinstance(prior, Embedding)
-        points = kernel.points(prior.points, "prior") if embedded else prior_points(prior, kernel)
-        kernel.check_pair(points, training)
-        weights = prior.weights if embedded else None
-        element: Embedding = embed(points, kernel, weights)
-        return element
+        prior = reembed(prior, self.kernel_z_) if isinstance(prior, MeanElement) else prior
+        return prior_element(prior, self.kernel_z_, self.likelihood_.inputs.points)
 
     def _targets(self, values: Array | None) -> Array | None:
         """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""
@@ -321,16 +309,18 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ones = namespace(values).ones_like(values[:, :1])
         return namespace(ones).concat([values, ones], axis=1)
 
-    def _numeric(self, Z: Any) -> Array | None:
-        if isinstance(Z, dict):
-            return None
-        array = as_array(Z)
-        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
-            return None
-        values = as_floats(array, "Z")
-        return namespace(values).reshape(values, (values.shape[0], -1))
+    def _check_options(self) -> None:
+        for name in ("prior_ridge", "ridge"):
+            if getattr(self, name) != "loo":
+                check_ridge(getattr(self, name))
+        for name, allowed in OPTIONS.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+        for kernel in (self.kernel_x, self.kernel_z):
+            if not isinstance(kernel, Kernel | None):
+                raise TypeError(f"a kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
 
-    def _check_pairs(self, X: Any, Z: Any) -> tuple[Any, Any]:
+    def _check_pairs(self, X: PointsLike, Z: PointsLike) -> tuple[PointsLike, PointsLike]:
         """Check tables of numbers as scikit-learn does; kernels check everything else."""
         if Z is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -346,7 +336,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Z = names if is_frame(names) and Z.ndim == 2 else Z
         return X, Z
 
-    def _check_queries(self, X: Any) -> Points:
+    def _check_queries(self, X: PointsLike) -> Points:
         if _is_table(X) and not scipy.sparse.issparse(X):
             shape = as_array(X).shape
             if len(shape) == 1 and getattr(self, "n_features_in_", 1) > 1:
@@ -358,11 +348,22 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if _is_table(X) and hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         points = self.kernel_x_.points(X, "X")
-        self.kernel_x_.check_pair(points, self.likelihood_.Z_)
+        self.kernel_x_.check_pair(points, self.rule_.inputs.points)
         return points
 
 
-def _is_table(X: Any) -> bool:
+def _numbers(Z: PointsLike) -> Array | None:
+    """Values (n, d) of numeric points; None for any other points."""
+    if isinstance(Z, dict):
+        return None
+    array = as_array(Z)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
+        return None
+    values = as_floats(array, "Z")
+    return namespace(values).reshape(values, (values.shape[0], -1))
+
+
+def _is_table(X: PointsLike) -> bool:
     """Whether X is a table of numbers that scikit-learn's checks understand."""
     if scipy.sparse.issparse(X):
         return True

@@ -36,8 +36,9 @@ from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, column_names, count, take
-from kernelbayes.rules import BayesMethod, as_prior
-from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
+from kernelbayes.rules import BayesMethod, prior_element
+from kernelbayes.rules.conditional import default_kernel
+from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]
 
@@ -237,7 +238,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         else:
             if isinstance(initial, Embedding) and initial.kernel != self.kernel_z_:
                 initial = embed(initial.points, self.kernel_z_, initial.weights)
-            element: MeanElement = as_prior(initial, self.kernel_z_, self.Z_)
+            element: MeanElement = prior_element(initial, self.kernel_z_, self.Z_)
             states = ConditionalEmbedding(self.kernel_z_, self.kernel_z_, self.prior_ridge_)
             weights = states.fit(self.Z_, self.Z_).apply(element)
         result = normalised(weights)

@@ -47,8 +47,9 @@ from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, column_names, concatenate, count, take
-from kernelbayes.rules import BayesMethod, choose_ridge
-from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
+from kernelbayes.rules import BayesMethod, Variable, choose_ridge
+from kernelbayes.rules.conditional import default_kernel
+from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]
 
@@ -217,9 +218,8 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.rows_ = Gram.by_rows(self.kernel_z_, self.Z_)
         weights = like(np.full(n, 1.0 / n), L)
         if self.ridge == "loo":
-            ridge = choose_ridge(
-                self.kernel_x_, self.X_, self.kernel_z_, self.Z_, weights, "importance"
-            )
+            x, z = Variable(self.X_, self.kernel_x_), Variable(self.Z_, self.kernel_z_)
+            ridge = choose_ridge(x, z, weights, "importance")
             if self.method == "original":  # see onestep: steady over many steps
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:

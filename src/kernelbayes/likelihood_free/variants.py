@@ -25,7 +25,7 @@ from kernelbayes.likelihood_free.sampling import (
 )
 from kernelbayes.likelihood_free.transform import Space
 from kernelbayes.rules import BayesMethod
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Floats = np.ndarray[Any, Any]
 METHODS = ("auto", "cme", "kbr", "importance", "adjusted", "likelihood")

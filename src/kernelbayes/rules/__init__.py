@@ -1,37 +1,41 @@
 """The rules of probability on embeddings: sum, chain and Bayes' rule, and density ratios."""
 
-from kernelbayes.rules.bayes import (
+from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turn
+from kernelbayes.rules.conditional import Conditional, Ridge, Variable, default_kernel
+from kernelbayes.rules.estimator import ConditionalEmbedding, variable
+from kernelbayes.rules.prior import (
     BayesMethod,
-    Form,
-    Joint,
-    as_prior,
-    bayes_rule,
-    chain_rule,
-    choose_ridge,
+    PriorLike,
+    prior_element,
     prior_points,
     prior_weights,
-    sum_rule,
-    turn,
+    reembed,
     usable_weights,
 )
-from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
+from kernelbayes.rules.sum import Form, Joint, chain_rule, sum_rule
 
 __all__ = [
     "BayesMethod",
+    "Conditional",
     "ConditionalEmbedding",
     "DensityRatio",
     "Form",
     "Joint",
-    "as_prior",
+    "PriorLike",
+    "Ridge",
+    "Variable",
     "bayes_rule",
     "chain_rule",
     "choose_ridge",
     "default_kernel",
     "density_ratio",
+    "prior_element",
     "prior_points",
     "prior_weights",
+    "reembed",
     "sum_rule",
     "turn",
     "usable_weights",
+    "variable",
 ]

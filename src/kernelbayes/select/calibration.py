@@ -34,7 +34,7 @@ from kernelbayes.embedding.regions import rearranged
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import as_vectors, take
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules import Conditional, ConditionalEmbedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +95,12 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
     -------
     Calibration
     """
-    rule = model.rule_ if isinstance(model, KernelBayesRule) else model
+    rule = model.rule_ if isinstance(model, KernelBayesRule) else model.conditional_
     if isinstance(model, KernelBayesRule) and model.method != "importance":
         raise ValueError("the original rule has no leave-one-out form; use method='importance'")
-    if rule.lift_ is not None:
+    if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
-    Z = np.asarray(to_numpy(as_vectors(rule.Z_, "Z")), dtype=np.float64)
+    Z = np.asarray(to_numpy(as_vectors(rule.outputs.points, "Z")), dtype=np.float64)
     counts = np.full(rule.n, 1.0 / rule.n)
     if isinstance(model, KernelBayesRule):
         counts = np.maximum(np.asarray(to_numpy(model.prior_weights_), dtype=np.float64), 0.0)
@@ -113,7 +113,7 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
     return Calibration(pit, weights / weights.sum())
 
 
-def _left_out(rule: ConditionalEmbedding, Z: Any, rows: Any) -> Any:
+def _left_out(rule: Conditional, Z: Any, rows: Any) -> Any:
     """F^(-i)(z_i | x_i) for the pairs i in rows, each coordinate: (len(rows), d)."""
     W = left_out_weights(rule, rows)
     columns = []
@@ -127,9 +127,9 @@ def _left_out(rule: ConditionalEmbedding, Z: Any, rows: Any) -> Any:
     return np.stack(columns, axis=1)
 
 
-def left_out_weights(rule: ConditionalEmbedding, rows: Any) -> Any:
+def left_out_weights(rule: Conditional, rows: Any) -> Any:
     """Weights (len(rows), n) at x_i of the rule learned without pair i, divided by their sum."""
-    W = np.array(to_numpy(rule(take(rule.X_, rows)).weights), dtype=np.float64)
+    W = np.array(to_numpy(rule(take(rule.inputs.points, rows)).weights), dtype=np.float64)
     # Those of the whole rule without the own one, up to a factor 1 / (1 - w_i(x_i)).
     W[np.arange(len(rows)), rows] = 0.0
     sums = W.sum(axis=1, keepdims=True)

@@ -43,7 +43,6 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import Rng, as_generator, eigh, to_numpy
 from kernelbayes.embedding import Embedding, embed
-from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram import Dense
 from kernelbayes.gram.loo import (
@@ -56,6 +55,7 @@ from kernelbayes.gram.loo import (
 )
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count, take
+from kernelbayes.rules import reembed
 from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.ratio import density_ratio, kulsif_scores
 from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
@@ -154,12 +154,12 @@ class _Data:
     def __init__(
         self, base: Any, prior: Any, criterion: str, method: str, rng: np.random.Generator
     ) -> None:
-        likelihood = base.likelihood_
-        self.x, self.z = likelihood.Z_, likelihood.X_
+        self.x = base.likelihood_.outputs.points
+        self.z = base.likelihood_.inputs.points
         self.kernel_x, self.kernel_z = base.kernel_x_, base.kernel_z_
         self.prior = _subset(base._element(prior))
         self.criterion, self.method = criterion, method
-        self.folds = list(folds(likelihood.n, 5, rng))
+        self.folds = list(folds(self.n, 5, rng))
         self.values = None
         if base.values_ is not None:
             self.values = np.asarray(to_numpy(base.values_), dtype=np.float64)
@@ -189,7 +189,7 @@ class _Data:
             return [_Ratio(self.kernel_z, None, uniform, 1.0)], []
 
         def score(kernel: Kernel) -> Row:
-            ridges, scores = kulsif_scores(_reembed(self.prior, kernel), self.z)
+            ridges, scores = kulsif_scores(reembed(self.prior, kernel), self.z)
             best = float(ridges[np.argmin(scores)])
             return {"kernel": kernel, "ridge": best, "score": float(scores.min())}
 
@@ -208,7 +208,7 @@ class _Data:
         return candidates, table
 
     def _ratio(self, kernel: Kernel, eta: float, method: Any, rng: Rng) -> _Ratio:
-        found = density_ratio(_reembed(self.prior, kernel), self.z, kernel, method, eta, rng=rng)
+        found = density_ratio(reembed(self.prior, kernel), self.z, kernel, method, eta, rng=rng)
         weights = np.asarray(to_numpy(found.at_denominator), dtype=np.float64) / self.n
         mass = float(weights.sum())
         if mass <= 0.0:
@@ -344,7 +344,7 @@ class _Data:
             return [np.full(len(train), 1.0 / len(train)) for train, _ in self.folds]
         key = ratio.kernel, ratio.ridge
         if key not in self._folded:  # the same for every bandwidth of x
-            element = _reembed(self.prior, ratio.kernel)
+            element = reembed(self.prior, ratio.kernel)
             G = np.asarray(to_numpy(ratio.kernel(self.z)), dtype=np.float64)
             mean = np.asarray(to_numpy(element(self.z)), dtype=np.float64)
             self._folded[key] = [
@@ -378,12 +378,6 @@ def _subset(element: Any) -> Any:
     weights = element.weights[keep]
     scale = float(to_numpy(element.mass)) / (float(np.sum(to_numpy(weights))) or 1.0)
     return embed(take(element.points, keep), element.kernel, weights * scale)
-
-
-def _reembed(element: Any, kernel: Kernel) -> Any:
-    if isinstance(element, GaussianEmbedding):
-        return GaussianEmbedding(element.mean, element.cov, kernel)  # type: ignore[arg-type]
-    return embed(element.points, kernel, element.weights)
 
 
 def _sample(element: Any, kernel: Kernel, size: int) -> tuple[Points, Any]:

@@ -23,7 +23,8 @@ from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import take
-from kernelbayes.rules.conditional import ConditionalEmbedding, default_kernel
+from kernelbayes.rules.conditional import default_kernel
+from kernelbayes.rules.estimator import ConditionalEmbedding
 from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
 
 

@@ -1,0 +1,125 @@
+"""Priors: what a rule takes as one, and its weights on the training sample."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import numpy as np
+
+from kernelbayes.arrays import Array, NumericalWarning, epsilon, namespace, to_float
+from kernelbayes.embedding import Embedding, MeanElement, embed
+from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points, PointsLike, as_floats
+from kernelbayes.rules.conditional import Conditional
+from kernelbayes.rules.ratio import DensityRatio
+
+BayesMethod = Literal["importance", "original"]
+# Points, an embedding, or None for the training marginal.
+PriorLike = PointsLike | MeanElement | None
+# Least share of the prior's mass that must lie on the training sample; below it, a warning. What
+# is lost is lost from the posterior's mass too, which diagnostics then show as much below one.
+COVERED = 0.8
+
+
+def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement:
+    """Prior as an embedding of the given kernel: None is the training marginal."""
+    if not isinstance(prior, MeanElement):
+        points = training if prior is None else prior_points(prior, kernel)
+        kernel.check_pair(points, training)
+        sample: Embedding = embed(points, kernel)
+        return sample
+    if prior.kernel != kernel:
+        raise ValueError(
+            f"the prior is embedded with {prior.kernel!r}, but the rule needs {kernel!r}; embed "
+            "the prior's points with the kernel of the conditional embedding"
+        )
+    return prior
+
+
+def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
+    """Return the same distribution embedded with another kernel."""
+    if isinstance(prior, GaussianEmbedding):
+        if not isinstance(kernel, Gaussian):
+            raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
+        return GaussianEmbedding(prior.mean, prior.cov, kernel)
+    assert isinstance(prior, Embedding)
+    again: Embedding = embed(kernel.points(prior.points, "prior"), kernel, prior.weights)
+    return again
+
+
+def prior_points(prior: PointsLike, kernel: Kernel) -> Points:
+    """Check the points of a prior; a distribution or a single value gets a clear error."""
+    if callable(getattr(prior, "rvs", None)):
+        raise TypeError(
+            f"a prior is a sample or an embedding, got a distribution ({type(prior).__name__}); "
+            "draw points from it, e.g. prior.rvs(1000), or embed a Gaussian in closed form with "
+            "GaussianEmbedding(mean, cov, kernel)"
+        )
+    if isinstance(prior, str) or (not isinstance(prior, dict) and np.ndim(prior) == 0):
+        raise TypeError(
+            f"a prior is a sample of points, got the single value {prior!r}; for a prior that is "
+            f"certain of it pass a list, [{prior!r}]"
+        )
+    return kernel.points(prior, "prior")
+
+
+def prior_weights(
+    cme: Conditional, prior: MeanElement | None, ratio: DensityRatio | Array | None
+) -> Array:
+    """Weights gamma (n,) of the prior on the training sample; they sum to about one."""
+    if ratio is not None:
+        values = ratio.at_denominator if isinstance(ratio, DensityRatio) else ratio
+        values = as_floats(values, "ratio")
+        if tuple(values.shape) != (cme.n,):
+            raise ValueError(f"ratio must have shape ({cme.n},), got {tuple(values.shape)}")
+        return values / cme.n
+    if prior is None:
+        return cme.inputs.uniform
+    gamma = cme.apply(prior)  # KBR13 eq. 11 over n; KuLSIF at the training points (IW22 eq. 1)
+    if isinstance(prior, Embedding):
+        _check_covered(cme, prior, gamma)
+    return gamma
+
+
+def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
+    """Warn when much of the prior's mass is missing from its weights on the training sample.
+
+    A ridge takes mass from any prior; how much, the training marginal tells, whose mass is all
+    there. It costs a solve, so it is asked only when too little has arrived.
+    """
+    xp = namespace(gamma)
+    mass, arrived = to_float(prior.mass), to_float(xp.sum(gamma))
+    signed = abs(mass) < COVERED * to_float(xp.sum(xp.abs(prior.weights)))
+    lost = gamma.shape[0] * to_float(xp.max(xp.abs(gamma))) <= epsilon(gamma)
+    if signed or lost or arrived >= COVERED * mass:  # nothing arrived: usable_weights says so
+        return
+    share = arrived / (mass * to_float(xp.sum(cme.smoothed_marginal())))
+    if share < COVERED:
+        warnings.warn(
+            f"the training sample covers about {max(share, 0.0):.0%} of the prior's mass; the rest "
+            "(values never seen, points far from any training point) is dropped. Posteriors speak "
+            "of the covered part only: add training pairs where the prior has mass",
+            NumericalWarning,
+            stacklevel=4,
+        )
+
+
+def usable_weights(weights: Array, method: BayesMethod) -> Array:
+    """Cut weights off at zero for the importance rule; fall back when nothing is left.
+
+    Nothing is left when no weight reaches the rounding of the training marginal's 1/n.
+    """
+    xp = namespace(weights)
+    if method == "importance":
+        weights = xp.clip(weights, min=0.0)  # IW22 Alg. 1, line 2
+    if weights.shape[0] * to_float(xp.max(xp.abs(weights))) > epsilon(weights):
+        return weights
+    warnings.warn(
+        "the prior has no mass on the training sample; the training marginal is used instead. "
+        "Is the prior in the units of the training data?",
+        NumericalWarning,
+        stacklevel=3,
+    )
+    return xp.ones_like(weights) / weights.shape[0]
