@@ -56,14 +56,20 @@ def test_the_same_rng_gives_the_same_model(model, options):
 
 @each_model
 def test_a_narrow_bandwidth_for_a_wiggly_function(model, options):
+    rng = np.random.default_rng(1)
     wiggly, smooth = (
-        kb.tune(model, X, np.sin(f * X) + 0.1 * RNG.normal(size=80), rng=0, **options).kernel_x_
+        [
+            kb.tune(
+                model, X, np.sin(f * X) + 0.1 * rng.normal(size=80), rng=0, budget=8, **options
+            ).kernel_x_.bandwidth
+            for _ in range(3)
+        ]
         for f in (5.0, 0.3)
     )
     # Periods of 1.3 and 21; the median heuristic would give 1.8 to both, tuning at most 1.
-    assert wiggly.bandwidth < 1.5
+    assert max(wiggly) < 1.5
     if not options:  # a prior leaves few pairs, on which a smooth function fits any bandwidth
-        assert wiggly.bandwidth < smooth.bandwidth
+        assert np.mean(wiggly) < np.mean(smooth)
 
 
 @each_model
