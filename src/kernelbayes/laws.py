@@ -9,11 +9,12 @@ much. The library's own kernels are tested with it on random points.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, epsilon, namespace, to_float, to_numpy
+from kernelbayes.arrays import Array, epsilon, like, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed
 from kernelbayes.embedding.discrepancy import mmd2
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
@@ -26,6 +27,7 @@ def check_kernel(kernel: Kernel, points: Any) -> None:
     Exact symmetry; the diagonal is exactly ``diag``; k(X, Y) agrees with k(X) and with its
     transpose; positive semi-definite; Cauchy-Schwarz; the order of rows does not matter; composite
     kernels agree with their definition; features reproduce the kernel; float32 and float64 agree.
+    What the kernel says of itself is true: ``scaled``, ``on``, ``paired``, ``mean_of``, ``exact``.
 
     Parameters
     ----------
@@ -41,6 +43,7 @@ def check_kernel(kernel: Kernel, points: Any) -> None:
     X = kernel.points(points)
     _check_values(kernel, X)
     _check_definition(kernel, X)
+    _check_answers(kernel, X)
     if isinstance(X, np.ndarray) and X.dtype == np.float64:
         rounded = to_numpy(kernel(X.astype(np.float32).astype(np.float64)))
         scale, limits = _size(kernel, rounded), np.finfo(np.float32)
@@ -100,6 +103,33 @@ def _check_definition(kernel: Kernel, X: Points) -> None:
     if kernel.finite:
         features = to_numpy(kernel.features(X))
         _close(to_numpy(G), features @ features.T, tolerance, "k(X) = features(X) features(X)^T")
+
+
+def _check_answers(kernel: Kernel, X: Points) -> None:
+    """Truth of what a kernel says of itself."""
+    G = to_numpy(kernel(X))
+    tolerance = _tolerance(kernel, X, G)
+    assert kernel.scaled(1.0) == kernel, "scaled(1) must be the kernel itself"
+    twice = kernel.scaled(2.0).scaled(4.0)  # powers of two: exact in floating point
+    assert twice == kernel.scaled(8.0), "scaled(a).scaled(b) must be scaled(ab)"
+    assert twice(X).shape == G.shape, "scaled must keep the space"
+    assert kernel.exact.exact == kernel.exact, "the exact kernel must not be an approximation"
+    assert not kernel.is_vector or (kernel.takes_rows and not kernel.is_curved), (
+        "vectors are rows of a flat space"
+    )
+    other = take(X, np.arange(count(X))[::-1])
+    pairs = to_numpy(kernel(X, other)).diagonal()
+    _close(to_numpy(kernel.paired(X, other)), pairs, tolerance, "paired = diagonal of k(X, Y)")
+    with contextlib.suppress(TypeError):  # a kernel may refuse, but not be wrong
+        d = len(X) if isinstance(X, list | dict) else X.shape[-1]
+        _close(to_numpy(kernel.on(range(d))(X)), G, tolerance, "on(all columns) = the kernel")
+    with contextlib.suppress(TypeError):
+        same = take(X, [0, 0])
+        mean = kernel.mean_of(same, like(np.full(2, 0.5), kernel.diag(same)))
+        if isinstance(mean, dict) == isinstance(X, dict):
+            one = {k: v[None] for k, v in mean.items()} if isinstance(mean, dict) else mean[None]
+            found = to_numpy(kernel(kernel.points(one), same))
+            _close(found, to_numpy(kernel(same))[:1], tolerance, "the mean of one point is it")
 
 
 def check_embedding(mu: Embedding) -> None:

@@ -72,11 +72,7 @@ class Parts(Composite):
     @property
     def by_name(self) -> bool:
         """Whether any part is named."""
-        return any(
-            isinstance(name, str)
-            for key, _ in self.parts
-            for name in (key if isinstance(key, tuple) else (key,))
-        )
+        return any(isinstance(name, str) for key, _ in self.parts for name in _names(key))
 
     @property
     def takes_rows(self) -> bool:
@@ -110,17 +106,21 @@ class Parts(Composite):
         return like(result, weights)
 
     def on(self, columns: Sequence[int]) -> Parts:
-        """Product over the parts of which coordinates are left; of named parts, over some."""
+        """Product over the parts of which coordinates, or names, are left."""
         if self.by_name:
-            return Parts([self.parts[j] for j in columns])
-        position = {column: i for i, column in enumerate(columns)}
-        parts = []
+            names = list(dict.fromkeys(name for key, _ in self.parts for name in _names(key)))
+            left_of = {names[j]: names[j] for j in columns}
+        else:
+            left_of = {column: i for i, column in enumerate(columns)}
+        parts: list[tuple[Key, Kernel]] = []
         for key, kernel in self.parts:
-            own = _columns_of(key, max(columns, default=0))
-            left = [j for j, column in enumerate(own) if column in position]
-            if left:
+            own = _names(key) if self.by_name else _numbers(key, max(columns, default=0))
+            left = [j for j, column in enumerate(own) if column in left_of]
+            if len(left) == len(own) and self.by_name:
+                parts.append((key, kernel))
+            elif left:
                 inner = kernel if len(left) == len(own) else kernel.on(left)
-                parts.append((tuple(position[own[j]] for j in left), inner))
+                parts.append((tuple(left_of[own[j]] for j in left), inner))
         if not parts:
             raise ValueError("none of the coordinates present belongs to a part of the kernel")
         return Parts(parts)
@@ -141,7 +141,7 @@ class Parts(Composite):
     def part(self, X: Points, key: Key) -> Points:
         """Return the part of X that ``key`` names, unchecked."""
         if isinstance(X, Mapping):
-            names = key if isinstance(key, tuple) else (key,)
+            names = _names(key)
             missing = [name for name in names if name not in X]
             if missing:
                 raise ValueError(f"no column {missing[0]!r}; X has {', '.join(map(repr, X))}")
@@ -204,7 +204,11 @@ class Parts(Composite):
         return reduce(tensor_features, (k.features(self.part(X, key)) for key, k in self.parts))
 
 
-def _columns_of(key: Key, last: int) -> list[int]:
+def _names(key: Key) -> tuple[Key, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _numbers(key: Key, last: int) -> list[int]:
     """Numbers of a part's columns; ``last`` is the last there is of an open slice."""
     if isinstance(key, int):
         return [key]
