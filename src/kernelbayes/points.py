@@ -135,6 +135,15 @@ def take(points: Points, index: slice | Sequence[int] | npt.NDArray[Any]) -> Poi
     return [points[i] for i in index]
 
 
+def take_columns(points: Points, columns: Sequence[int]) -> Points:
+    """Return some columns of an array (n, d), or some parts of a mapping by their number."""
+    if isinstance(points, Mapping):
+        names = list(points)
+        return {names[j]: points[names[j]] for j in columns}
+    xp = namespace(points)
+    return xp.take(points, xp.asarray(np.asarray(columns), device=device(points)), axis=1)
+
+
 def concatenate(first: Points, second: Points) -> Points:
     """Join two sets of points of one space."""
     if isinstance(first, Mapping):

@@ -38,7 +38,8 @@ True
 from kernelbayes.gram.base import Gram
 from kernelbayes.gram.dense import Dense, OnDemand
 from kernelbayes.gram.factored import Factored, LowRank, Streamed
-from kernelbayes.gram.policy import EXACT, exact_features, gram
+from kernelbayes.gram.finite import EXACT
+from kernelbayes.gram.policy import exact_features, gram
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     RESCUE_FACTOR,

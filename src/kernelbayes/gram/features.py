@@ -28,7 +28,7 @@ full rank).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from array_api_compat import device
@@ -47,8 +47,8 @@ from kernelbayes.gram.cholesky import partial_cholesky as partial_cholesky
 from kernelbayes.gram.finite import Fourier as Fourier
 from kernelbayes.gram.finite import Landmarks as Landmarks
 from kernelbayes.gram.lapack import cholesky, pivoted_factor, random_rotation, solve_triangular
-from kernelbayes.kernels import Gaussian, Kernel, Laplace, Matern, RationalQuadratic
-from kernelbayes.points import Points, count, take
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, count, take
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number.
 ERROR_ROWS = 10_000
@@ -56,7 +56,7 @@ ERROR_ROWS = 10_000
 
 def nystrom(
     kernel: Kernel,
-    X: Any,
+    X: PointsLike,
     rank: int | None = None,
     rng: Rng = None,
     *,
@@ -126,7 +126,7 @@ def nystrom(
 
 def pivoted_cholesky(
     kernel: Kernel,
-    X: Any,
+    X: PointsLike,
     rank: int | None = None,
     tol: float | None = None,
     rng: Rng = None,
@@ -207,17 +207,8 @@ def fourier(
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     rng, q = as_generator(rng), rank // 2
-    bandwidth = _bandwidths(kernel, dim)
-    if isinstance(kernel, Laplace):
-        if orthogonal:
-            raise ValueError("orthogonal frequencies need a rotation-invariant kernel, not Laplace")
-        return Fourier(kernel, rng.standard_cauchy((q, dim)) / bandwidth)
-    W = _orthogonal_gaussian(q, dim, rng) if orthogonal else rng.normal(size=(q, dim))
-    if isinstance(kernel, Matern):  # spectral density: multivariate t with 2 nu degrees of freedom
-        W = W * np.sqrt(2.0 * kernel.nu / rng.chisquare(2.0 * kernel.nu, size=(q, 1)))
-    elif isinstance(kernel, RationalQuadratic):  # a gamma mixture of Gaussian kernels
-        W = W * np.sqrt(rng.gamma(kernel.alpha, 1.0 / kernel.alpha, size=(q, 1)))
-    return Fourier(kernel, W / bandwidth)
+    normal = _orthogonal_gaussian(q, dim, rng) if orthogonal else None
+    return Fourier(kernel, kernel.spectrum(q, dim, rng, normal))
 
 
 def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kernel:
@@ -227,7 +218,7 @@ def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kerne
     """
     if kernel.finite:
         return kernel
-    if isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic):
+    if kernel.is_stationary:
         return fourier(kernel, int(points.shape[1]), rank + rank % 2, rng)
     return nystrom(kernel, points, min(rank, count(points)), rng)
 
@@ -255,18 +246,6 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
         ones = xp.eye(len(L) - r, dtype=K.dtype, device=device(K))
         factor = xp.concat([xp.concat([first, zeros], axis=1), xp.concat([rest, ones], axis=1)])
     return Landmarks(kernel, Z, factor, sample_or_error)
-
-
-def _bandwidths(kernel: Kernel, dim: int) -> Floats:
-    if not isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic):
-        raise TypeError(
-            f"Fourier features need a Gaussian, Laplace, Matern or RationalQuadratic kernel, got "
-            f"{type(kernel).__name__}; use nystrom or pivoted_cholesky, which take any kernel"
-        )
-    bandwidth = np.asarray(kernel.bandwidth)
-    if bandwidth.ndim and len(bandwidth) != dim:
-        raise ValueError(f"the kernel has {len(bandwidth)} bandwidths, but dim is {dim}")
-    return np.broadcast_to(bandwidth, (dim,))
 
 
 def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:

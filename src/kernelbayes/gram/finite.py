@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,17 +23,38 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, sum_over_rows, take
+from kernelbayes.kernels.algebra import SameSpace
+from kernelbayes.points import Points, PointsLike, count, sum_over_rows, take, take_columns
+
+# Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
+# rounding error of a trace over some ten thousand points.
+EXACT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class _Finite(Kernel):
-    """A kernel defined by its features, computed in row blocks."""
+class _Finite(SameSpace):
+    """An approximation of ``kernel`` defined by its features, computed in row blocks."""
+
+    kernel: Kernel
+
+    @property
+    def children(self) -> tuple[Kernel, ...]:
+        """The kernel that is approximated."""
+        return (self.kernel,)
+
+    @property
+    def exact(self) -> Kernel:
+        """The kernel that is approximated."""
+        return self.kernel
 
     @property
     def finite(self) -> bool:
         """True: that is what an approximation is for."""
         return True
+
+    def scaled(self, factor: float) -> Kernel:  # noqa: ARG002
+        """Return the kernel itself: landmarks or frequencies belong to its bandwidth."""
+        return self
 
     @property
     @abstractmethod
@@ -88,7 +110,6 @@ class Landmarks(_Finite):
         Relative trace error on the points it was made from; measured when first asked for.
     """
 
-    kernel: Kernel
     landmarks: Points = field(repr=False)
     factor: Array = field(repr=False)
     # The error if it is known, or the points on which to measure it.
@@ -108,12 +129,14 @@ class Landmarks(_Finite):
         """Number of features r."""
         return int(self.factor.shape[0])
 
-    @property
-    def by_name(self) -> bool:
-        """Whether the approximated kernel reads columns by name."""
-        return self.kernel.by_name
+    def on(self, columns: Sequence[int]) -> Landmarks:
+        """Projection of the kernel over some coordinates on those of the landmarks."""
+        from kernelbayes.gram.features import pivoted_cholesky
 
-    def _points(self, X: Any, name: str) -> Points:
+        landmarks = take_columns(self.landmarks, columns)
+        return pivoted_cholesky(self.kernel.on(columns), landmarks, tol=EXACT, rng=0)
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         points = self.kernel.points(X, name)
         self.kernel.check_pair(points, self.landmarks)
         return points
@@ -133,7 +156,6 @@ class Fourier(_Finite):
     Made by :func:`fourier`; the frequencies follow the kernel's spectral distribution.
     """
 
-    kernel: Kernel
     frequencies: Floats = field(repr=False)
 
     @property
@@ -141,7 +163,16 @@ class Fourier(_Finite):
         """Number of features r."""
         return 2 * len(self.frequencies)
 
-    def _points(self, X: Any, name: str) -> Points:
+    @property
+    def is_smooth(self) -> bool:
+        """True: cosines and sines."""
+        return True
+
+    def on(self, columns: Sequence[int]) -> Fourier:
+        """Features of some coordinates."""
+        return Fourier(self.kernel.on(columns), self.frequencies[:, list(columns)])
+
+    def _points(self, X: PointsLike, name: str) -> Points:
         X = self.kernel.points(X, name)
         dim = self.frequencies.shape[1]
         if X.shape[1] != dim:

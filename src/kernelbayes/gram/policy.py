@@ -18,9 +18,6 @@ from kernelbayes.points import Points, concatenate, count, take
 STREAM_ENTRIES = 2**27
 # Below this size a Gram matrix costs so little that a factor is not worth looking for.
 FACTOR_FROM = 400
-# Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
-# rounding error of a trace over some ten thousand points.
-EXACT = 1e-12
 # For methods that go through a matrix row by row (:meth:`~kernelbayes.gram.Gram.by_rows`): up to
 # this many entries, a few milliseconds of work, the whole matrix is computed at once.
 ROW_ENTRIES = 2**20

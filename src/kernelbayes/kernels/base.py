@@ -139,6 +139,11 @@ class Kernel(ABC):
         return False
 
     @property
+    def is_stationary(self) -> bool:
+        """Whether the kernel is a function of x - y on R^d, so that it has a ``spectrum``."""
+        return False
+
+    @property
     def gaussian_bandwidth(self) -> float | tuple[float, ...] | None:
         """Bandwidth of a Gaussian kernel, for closed forms; None for any other kernel."""
         return None

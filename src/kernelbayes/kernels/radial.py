@@ -35,6 +35,11 @@ class Stationary(Bandwidth):
         """True: the kernel is a function of a distance."""
         return True
 
+    @property
+    def is_stationary(self) -> bool:
+        """True."""
+        return True
+
     def spectrum(
         self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
     ) -> Floats:
