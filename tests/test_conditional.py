@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import kernelbayes as kb
 from kernelbayes.gram import Dense
 from kernelbayes.gram.loo import exact_features, loo_errors
-from kernelbayes.rules.conditional import default_kernel
+from kernelbayes.kernels.default import default_kernel
 
 seeds = st.integers(0, 2**32 - 1)
 RNG = np.random.default_rng(0)

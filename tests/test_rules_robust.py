@@ -8,7 +8,6 @@ import scipy.stats
 
 import kernelbayes as kb
 from kernelbayes.gram import dense, factored
-from kernelbayes.select import rescaled
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=120)
@@ -43,7 +42,7 @@ def test_mean_matching_needs_a_bound_that_can_be_met(bound):
 @pytest.mark.parametrize("make", [lambda: kb.nystrom(KERNEL, Z, 20, rng=0), lambda: FOURIER])
 def test_kernels_with_landmarks_or_frequencies_keep_their_bandwidth(make):
     kernel = make()
-    assert rescaled(kernel, 2.0) == kernel
+    assert kernel.scaled(2.0) == kernel
     tuned = kb.tune(kb.ConditionalEmbedding(kernel_x=kernel), Z, X, budget=3)
     assert tuned.kernel_x_ == kernel
 

@@ -28,6 +28,7 @@ from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, as_array, as_floats, column_names, is_frame
 from kernelbayes.rules import (
     BayesMethod,
@@ -39,7 +40,6 @@ from kernelbayes.rules import (
     Variable,
     bayes_rule,
     choose_ridge,
-    default_kernel,
     density_ratio,
     prior_element,
     prior_weights,

@@ -13,9 +13,8 @@ from kernelbayes.compare.nulls import check_pairs, check_sizes, kernel_list, poo
 from kernelbayes.compare.pairs import jackknife, left_out, variable
 from kernelbayes.compare.results import Floats
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, concatenate, count, take
-from kernelbayes.rules.conditional import default_kernel
-from kernelbayes.select import rescaled
 
 # Points on which the range of distances is measured.
 RANGE_POINTS = 1000
@@ -32,7 +31,7 @@ def two_sample_collection(X: Any, Y: Any) -> tuple[list[Kernel], Floats]:
     if not isinstance(kernel, Gaussian):
         return [kernel], np.ones(1)
     scales = 2.0 ** np.arange(-4.0, 3.0)
-    return [rescaled(kernel, float(scale)) for scale in scales], scales
+    return [kernel.scaled(float(scale)) for scale in scales], scales
 
 
 def variable_collection(points: Any) -> tuple[list[Kernel], Floats]:

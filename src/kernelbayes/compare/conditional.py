@@ -56,9 +56,8 @@ from kernelbayes.gram import Dense, LowRank
 from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.gram.loo import loo_errors, loo_subset, on_vectors, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, count
-from kernelbayes.rules.conditional import default_kernel
-from kernelbayes.select import rescaled
 
 # Multiples of the bandwidth of z from which each regression chooses. The wide ones are close to
 # polynomials, which several dimensions of z need.
@@ -180,7 +179,7 @@ class Candidate:
     def family(cls, kernel: Kernel, Z: Points) -> list[Candidate]:
         """Multiples of a kernel's bandwidth, that itself first; the regressions have intercepts."""
         found = []
-        for candidate in dict.fromkeys(rescaled(kernel, scale) for scale in SCALES):
+        for candidate in dict.fromkeys(kernel.scaled(scale) for scale in SCALES):
             F = features_of(candidate, Z)
             F = np.column_stack([F, np.ones(len(F))])
             found.append(cls(candidate, F, ridge_grid(F)))

@@ -54,8 +54,8 @@ from kernelbayes.compare.results import (
 from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points
-from kernelbayes.rules.conditional import default_kernel
 
 
 def hsic_test(

@@ -23,6 +23,7 @@ from kernelbayes.compare.results import TIES, Floats
 from kernelbayes.gram import Dense, Gram, LowRank, gram
 from kernelbayes.gram.features import partial_cholesky
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import (
     Points,
     as_array,
@@ -33,7 +34,6 @@ from kernelbayes.points import (
     is_frame,
     take,
 )
-from kernelbayes.rules.conditional import default_kernel
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 # Relative trace error up to which a pivoted Cholesky factor stands for a Gram matrix. It moves a

@@ -35,9 +35,9 @@ from kernelbayes.filters.sequences import Training, aligned, check_kernels, is_m
 from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, column_names, count, take
 from kernelbayes.rules import BayesMethod, prior_element
-from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]

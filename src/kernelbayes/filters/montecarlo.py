@@ -46,9 +46,9 @@ from kernelbayes.filters.sequences import as_points, check_kernels, is_many, uns
 from kernelbayes.filters.updating import Updating
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, column_names, concatenate, count, take
 from kernelbayes.rules import BayesMethod, Variable, choose_ridge
-from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]

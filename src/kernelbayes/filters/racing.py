@@ -26,7 +26,7 @@ from kernelbayes.filters.holdout import (
 )
 from kernelbayes.kernels import Kernel, Warped
 from kernelbayes.points import count
-from kernelbayes.select import Table, rescaled
+from kernelbayes.select import Table
 
 # A candidate is given up when it is worse than the leader by so many standard errors.
 GIVE_UP = 2.0
@@ -140,8 +140,8 @@ class Races:
         if without is not None:
             kernel_x = self.apart.get(at.kernel, {}).get(without, kernel_x)
         chosen: dict[str, Any] = {
-            "kernel_x": rescaled(kernel_x, at.x),
-            "kernel_z": rescaled(self.kernel_z, at.z),
+            "kernel_x": kernel_x.scaled(at.x),
+            "kernel_z": self.kernel_z.scaled(at.z),
             "ridge": at.ridge,
             "prior_ridge": at.prior,
         }

@@ -59,9 +59,9 @@ from kernelbayes.kernels import (
     RationalQuadratic,
     Warped,
 )
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import as_vectors, concatenate
-from kernelbayes.rules.conditional import default_kernel
-from kernelbayes.select import progress_bar, rescaled, tune
+from kernelbayes.select import progress_bar, tune
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.
 STARTS = (
@@ -184,14 +184,14 @@ class _Search(Races):
         z = 0.5 if model.kernel_z is None and _scalable(self.kernel_z) else 1.0
         if model.ridge != "loo" and model.prior_ridge != "loo":
             return Setting(0, 1.0, z, model.ridge, model.prior_ridge)
-        kernels = {"kernel_x": self.kernels[0], "kernel_z": rescaled(self.kernel_z, z)}
+        kernels = {"kernel_x": self.kernels[0], "kernel_z": self.kernel_z.scaled(z)}
         pilot = self.blank(kernels)
         learn(pilot, self.every)
         return Setting(0, 1.0, z, pilot.ridge_, pilot.prior_ridge_)
 
     def _per_dimension(self, z: float) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
         """List the kernel with learned bandwidths, if there is one, and those without each part."""
-        kernel_z = rescaled(self.kernel_z, z)
+        kernel_z = self.kernel_z.scaled(z)
 
         def learned(sequences: list[Part]) -> Kernel | None:
             X, known, Z = _joined(sequences)
@@ -281,4 +281,4 @@ def _rivals(X: Any, gaussian: Kernel) -> list[Kernel]:
 
 
 def _scalable(kernel: Kernel) -> bool:
-    return not isinstance(kernel, Landmarks | Fourier) and rescaled(kernel, 2.0) != kernel
+    return not isinstance(kernel, Landmarks | Fourier) and kernel.scaled(2.0) != kernel

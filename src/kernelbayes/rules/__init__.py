@@ -1,7 +1,7 @@
 """The rules of probability on embeddings: sum, chain and Bayes' rule, and density ratios."""
 
 from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turn
-from kernelbayes.rules.conditional import Conditional, Ridge, Variable, default_kernel
+from kernelbayes.rules.conditional import Conditional, Ridge, Variable
 from kernelbayes.rules.estimator import ConditionalEmbedding, variable
 from kernelbayes.rules.prior import (
     BayesMethod,
@@ -28,7 +28,6 @@ __all__ = [
     "bayes_rule",
     "chain_rule",
     "choose_ridge",
-    "default_kernel",
     "density_ratio",
     "prior_element",
     "prior_points",

@@ -27,12 +27,11 @@ from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge, gram
 from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
-from kernelbayes.kernels import Delta, Gaussian, Kernel
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
     PointsLike,
     as_array,
-    as_vectors,
     count,
     is_frame,
     take,
@@ -205,16 +204,6 @@ class Conditional:
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh(values) if self.lift is None else self.lift @ values
-
-
-def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
-    """Gaussian kernel with the median heuristic for numbers, Delta for anything else."""
-    array = as_array(X, name)
-    numeric = not isinstance(array, np.ndarray) or array.dtype.kind in "fiu"
-    mixed = isinstance(array, np.ndarray) and array.dtype.kind == "O" and is_frame(X)
-    if mixed and array.ndim == 2 and array.shape[1] > 1:
-        raise TypeError("columns of mixed types have no default kernel; use Parts({...})")
-    return Gaussian.median(as_vectors(X, name)) if numeric else Delta()
 
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:

@@ -25,8 +25,9 @@ from kernelbayes.arrays import Array, Floats
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, column_names
-from kernelbayes.rules.conditional import Conditional, Ridge, Variable, default_kernel
+from kernelbayes.rules.conditional import Conditional, Ridge, Variable
 
 
 @dataclass(eq=False)

@@ -53,8 +53,8 @@ from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, check_ridge, gram
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, concatenate, count, take
-from kernelbayes.rules.conditional import default_kernel
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
 RELATIVE = 0.1

@@ -3,7 +3,7 @@
 from kernelbayes.select import rule  # noqa: F401 (registers what tune can do)
 from kernelbayes.select.calibration import Calibration, calibrate
 from kernelbayes.select.search import Row, Table, Trial, coarse_to_fine, progress_bar, race
-from kernelbayes.select.tuning import folds, rescaled, tune
+from kernelbayes.select.tuning import folds, tune
 
 __all__ = [
     "Calibration",
@@ -15,6 +15,5 @@ __all__ = [
     "folds",
     "progress_bar",
     "race",
-    "rescaled",
     "tune",
 ]

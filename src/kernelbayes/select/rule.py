@@ -54,12 +54,12 @@ from kernelbayes.gram.loo import (
     with_constant,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules import reembed
-from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.ratio import density_ratio, kulsif_scores
 from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
-from kernelbayes.select.tuning import folds, rescaled, tune
+from kernelbayes.select.tuning import folds, tune
 
 Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
 CRITERIA = ("combined", "predictive", "rkhs", "marginal")
@@ -193,13 +193,13 @@ class _Data:
             best = float(ridges[np.argmin(scores)])
             return {"kernel": kernel, "ridge": best, "score": float(scores.min())}
 
-        rows = coarse_to_fine(lambda s: rescaled(self.kernel_z, s), score, budget, bar)
+        rows = coarse_to_fine(lambda s: self.kernel_z.scaled(s), score, budget, bar)
         kernel, eta = rows.best["kernel"], rows.best["ridge"]
         table = [{"stage": "ratio", "variable": "z", **row} for row in rows]
         method = model.ratio if self.method == "importance" else "kulsif"
         candidates = [self._ratio(kernel, eta, method, model.rng)]
         if self.criterion == "combined":
-            kernels = dict.fromkeys(rescaled(self.kernel_z, s) for s in RATIO_SCALES)
+            kernels = dict.fromkeys(self.kernel_z.scaled(s) for s in RATIO_SCALES)
             for k in kernels:
                 unit = float(np.mean(to_numpy(k.diag(self.z)))) or 1.0
                 candidates += [
@@ -256,7 +256,7 @@ class _Data:
         pilots = list(loo_predictions(F, targets, ridge_grid(F)))
         pilot = pilots[int(np.argmin([np.sum((targets - p) ** 2) for p in pilots]))]
         best: tuple[float, Any] = (np.inf, None)
-        for kernel in dict.fromkeys(rescaled(self.kernel_z, s) for s in SMOOTHER_SCALES):
+        for kernel in dict.fromkeys(self.kernel_z.scaled(s) for s in SMOOTHER_SCALES):
             F, V = exact_features(kernel, self.z, points)
             centre = F.mean(axis=0)
             F, V = F - centre, V - centre
@@ -307,7 +307,7 @@ class _Data:
         # kernel hardly changes but for the scale of its ridge.
         finest, widest = (2.0, 4.0) if self.criterion == "combined" else (1.1, np.inf)
         rows = coarse_to_fine(
-            lambda s: rescaled(self.kernel_x, s), lambda k: scored(ratio, k), budget, bar,
+            lambda s: self.kernel_x.scaled(s), lambda k: scored(ratio, k), budget, bar,
             finest=finest, widest=widest,
         )  # fmt: skip
         row = _steady(rows, terms)

@@ -12,40 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import fields, is_dataclass, replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
-from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import take
-from kernelbayes.rules.conditional import default_kernel
 from kernelbayes.rules.estimator import ConditionalEmbedding
 from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
-
-
-def rescaled(kernel: Kernel, scale: float) -> Kernel:
-    """Return the kernel with every bandwidth in it multiplied by ``scale``."""
-    if isinstance(kernel, Landmarks | Fourier):
-        return kernel  # its landmarks or frequencies belong to its bandwidth
-    if isinstance(kernel, Parts):
-        return Parts([(key, rescaled(part, scale)) for key, part in kernel.parts])
-    if not is_dataclass(kernel):
-        return kernel
-    changes: dict[str, Any] = {}
-    for item in fields(kernel):
-        value = getattr(kernel, item.name)
-        if item.name == "bandwidth":
-            changes["bandwidth"] = (
-                tuple(np.asarray(value) * scale) if np.ndim(value) else value * scale
-            )
-        elif isinstance(value, Kernel):
-            changes[item.name] = rescaled(value, scale)
-    return replace(kernel, **changes) if changes else kernel
 
 
 @singledispatch
@@ -125,7 +103,7 @@ def _(
 
     start = model.kernel_x or default_kernel(X)
     with progress_bar(budget, "tuning", progress) as bar:
-        table = coarse_to_fine(lambda scale: rescaled(start, scale), score, budget, bar)
+        table = coarse_to_fine(lambda scale: start.scaled(scale), score, budget, bar)
     best = table.best
     tuned = ConditionalEmbedding(best["kernel"], base.kernel_z_, best["ridge"]).fit(X, Z)
     tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
