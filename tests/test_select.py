@@ -212,3 +212,23 @@ def figure_1(d, rng, n=200):
     noise = xx - slope @ xz.T
     gain = np.linalg.solve(slope @ zz @ slope.T / 2 + noise, slope @ zz / 2).T
     return pairs[:, :d], pairs[:, d:], prior, new, (new - 1.0) @ gain.T
+
+
+@pytest.mark.parametrize(
+    "kernel_z",
+    [
+        kb.Gaussian(1.0) + kb.Linear(),
+        2.0 * (kb.Gaussian(1.0) * kb.Polynomial(1)),
+        kb.Parts({0: kb.Gaussian(1.0)}),
+    ],
+    ids=["sum", "product", "parts"],
+)
+def test_a_composite_of_vector_kernels_is_tuned_like_a_vector_kernel(kernel_z):
+    """Such kernels changed the criterion silently to "rkhs"."""
+    model = kb.KernelBayesRule(kernel_z=kernel_z)
+    left, said, other = (
+        kb.tune(model, X[:40], Z[:40, None], criterion=criterion, budget=2, rng=0)
+        for criterion in (None, "combined", "rkhs")
+    )
+    assert left.tuning_ == said.tuning_
+    assert left.tuning_ != other.tuning_

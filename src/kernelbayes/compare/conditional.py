@@ -54,7 +54,7 @@ from kernelbayes.compare.results import (
 )
 from kernelbayes.gram import Dense, LowRank
 from kernelbayes.gram.features import partial_cholesky
-from kernelbayes.gram.loo import loo_errors, loo_subset, on_vectors, ridge_grid
+from kernelbayes.gram.loo import loo_errors, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, count
@@ -221,7 +221,7 @@ def left_over(
     check_sizes(10, **{"the sample": n})
     before: Floats | None = None
     how: dict[str, Any] = {}
-    if on_vectors(first):
+    if first.is_vector:
         values = as_float64(points).reshape(n, -1)
         values = values - values.mean(axis=0)
         spread = values.std(axis=0)

@@ -15,7 +15,6 @@ import numpy as np
 from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import aligned, as_points, into_steps, is_many, unstacked
-from kernelbayes.gram.loo import on_vectors
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, as_floats, as_vectors, count, take
 
@@ -166,7 +165,7 @@ def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
     if callable(loss):
         return loss
     if loss == "error":
-        return _squared_error if on_vectors(kernel) else _rkhs_error(kernel)
+        return _squared_error if kernel.is_vector else _rkhs_error(kernel)
     if loss not in ("mass", "coverage"):
         raise ValueError(f"loss must be 'error', 'mass', 'coverage' or a function, got {loss!r}")
     try:

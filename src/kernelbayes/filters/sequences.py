@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.gram.loo import on_vectors
-from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.kernels.algebra import Product, Scaled, Sum
-from kernelbayes.kernels.curved import Periodic
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
     as_array,
@@ -73,7 +70,7 @@ def unstacked(X: Any, kernel: Kernel | None) -> Any:
     """
     array = is_array_api_obj(X) and X.ndim == 3
     numbers = array and not (isinstance(X, np.ndarray) and X.dtype.kind not in "fiub")
-    if not numbers or not _takes_vectors(kernel):
+    if not numbers or not (kernel is None or kernel.takes_rows):
         return aligned(X)
     return [X[i, ...] for i in range(X.shape[0])]
 
@@ -83,16 +80,6 @@ def aligned(X: Any) -> Any:
     if not is_many(X) or not is_frame(X[0]):
         return X
     return [in_order(part, column_names(X[0])) for part in X]
-
-
-def _takes_vectors(kernel: Kernel | None) -> bool:
-    if isinstance(kernel, Sum | Product):
-        return _takes_vectors(kernel.left) and _takes_vectors(kernel.right)
-    if isinstance(kernel, Scaled):
-        return _takes_vectors(kernel.kernel)
-    if kernel is None or isinstance(kernel, Periodic):
-        return True
-    return not kernel.by_name if isinstance(kernel, Parts) else on_vectors(kernel)
 
 
 def in_order(X: Any, names: tuple[str, ...] | None, what: str = "X") -> Any:

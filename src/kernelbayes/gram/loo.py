@@ -24,13 +24,7 @@ from kernelbayes.gram.base import Gram
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
 from kernelbayes.gram.policy import exact_features as exact_features
 from kernelbayes.kernels import (
-    Gaussian,
     Kernel,
-    Laplace,
-    Linear,
-    Matern,
-    Polynomial,
-    RationalQuadratic,
 )
 from kernelbayes.points import Points, count
 
@@ -53,7 +47,7 @@ def score_targets(kernel: Kernel, points: Points) -> Any:
     the constant 1 as one more coordinate of their average variance. Anything else is scored in
     its RKHS.
     """
-    if not on_vectors(kernel):
+    if not kernel.is_vector:
         return exact_features(kernel, points)[0]
     values = np.asarray(to_numpy(points), dtype=np.float64).reshape(count(points), -1)
     return with_constant(values, values)
@@ -63,13 +57,6 @@ def with_constant(values: Any, training: Any) -> Any:
     """Values (m, q) beside the constant 1 in units of the training values' standard deviation."""
     unit = float(np.sqrt(np.mean(np.var(training, axis=0)))) or 1.0
     return np.column_stack([values, np.full(len(values), unit)])
-
-
-def on_vectors(kernel: Kernel) -> bool:
-    """Whether squared distance is the natural error for the kernel's points."""
-    while isinstance(getattr(kernel, "kernel", None), Kernel):
-        kernel = kernel.kernel  # type: ignore[attr-defined]
-    return isinstance(kernel, Gaussian | Laplace | Matern | RationalQuadratic | Linear | Polynomial)
 
 
 def ridge_grid(F: Any, weights: Any = None, size: int = 28) -> Any:

@@ -49,7 +49,6 @@ from kernelbayes.gram.loo import (
     exact_features,
     loo_predictions,
     loo_subset,
-    on_vectors,
     ridge_grid,
     with_constant,
 )
@@ -127,7 +126,7 @@ def _(
     )
     base.fit(take(observed, keep), take(hidden, keep))
     if criterion is None:
-        vectors = base.values_ is not None and on_vectors(base.kernel_z_)
+        vectors = base.values_ is not None and base.kernel_z_.is_vector
         criterion = "combined" if vectors else "rkhs"
     if criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
