@@ -40,7 +40,7 @@ import numpy as np
 from kernelbayes.arrays import Array, namespace, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram, Solver, check_ridge
-from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid, score_targets
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.points import take
 from kernelbayes.rules.conditional import Conditional, Ridge, Variable
 from kernelbayes.rules.estimator import ConditionalEmbedding, as_conditional
@@ -140,10 +140,9 @@ def choose_ridge(inputs: Variable, outputs: Variable, weights: Array, method: Ba
     if total <= 0.0:
         r, total = np.full(len(keep), 1.0 / len(keep)), 1.0
     r = r / total
-    F = exact_features(inputs.kernel, take(inputs.points, keep))[0]
+    F = inputs.exact(keep)
     H = score_targets(outputs.kernel, take(outputs.points, keep))
-    ridges = ridge_grid(F, r)
-    best = float(ridges[np.argmin(loo_errors(F, H, ridges, r))])
+    best = loo(F, H, ridge_grid(F, r), r).best
     scale = float(np.maximum(to_numpy(weights), 0.0).sum()) or 1.0
     best *= scale  # the operator scales with the prior's mass
     return best if method == "importance" else best**2

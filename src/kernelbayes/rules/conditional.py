@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device, is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, Ints, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gram import Factored, Gram, Solver, check_ridge, gram
-from kernelbayes.gram.features import Fourier, Landmarks
-from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
+from kernelbayes.gram import Factored, Gram, Solver, check_ridge
+from kernelbayes.gram.features import Landmarks
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
@@ -52,12 +52,16 @@ class Variable:
     @cached_property
     def gram(self) -> Gram:
         """Gram matrix of the points, made when it is first needed."""
-        return gram(self.kernel, self.points)
+        return Gram.of(self.kernel, self.points)
 
     @property
     def n(self) -> int:
         """Number of points."""
         return count(self.points)
+
+    def exact(self, keep: Ints) -> Floats:
+        """Exact finite features (m, r) of some of the points, as NumPy doubles."""
+        return Gram.of(self.kernel, take(self.points, keep), double=True).factor
 
     @property
     def uniform(self) -> Array:
@@ -111,12 +115,9 @@ class Conditional:
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
         """Leave-one-out errors of the regression; see ``ConditionalEmbedding.loo_errors``."""
         keep = loo_subset(self.n)
-        F, H = (
-            exact_features(variable.kernel, take(variable.points, keep))[0]
-            for variable in (self.inputs, self.outputs)
-        )
+        F = self.inputs.exact(keep)
         found = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
-        return found, loo_errors(F, H, found)
+        return found, loo(F, self.outputs.exact(keep), found).errors
 
     def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Embedding of the output given x: an Embedding for one x, a Batch for many.
@@ -209,10 +210,8 @@ class Conditional:
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     """Similarity of each x to the nearest training point (landmark), shape (m,), in blocks."""
     if isinstance(kernel, Landmarks):
-        training, kernel = kernel.landmarks, kernel.kernel
-    elif isinstance(kernel, Fourier):
-        kernel = kernel.kernel
-    parts = []
+        training = kernel.landmarks
+    kernel, parts = kernel.exact, []
     for rows in row_blocks(count(X), count(training)):
         chunk = take(X, rows)
         parts.append(_similarity(kernel(chunk, training), kernel, chunk, training))
