@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.rules.ratio import RELATIVE, kulsif_scores
+from kernelbayes.rules.kulsif import RELATIVE, kulsif_scores
 from oracles import kulsif_formula
 
 METHODS = ["kulsif", "rulsif", "ulsif", "kmm"]

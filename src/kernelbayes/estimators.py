@@ -47,7 +47,8 @@ from kernelbayes.rules import (
     turn,
     usable_weights,
 )
-from kernelbayes.rules.ratio import Method, kulsif_ridge
+from kernelbayes.rules.kulsif import kulsif_ridge
+from kernelbayes.rules.ratio import Method
 
 # Weights that sum to less than this say nothing: to divide by their sum magnifies rounding errors,
 # which are about 1e-16 times the condition number, up to 1e8 with automatic ridges.

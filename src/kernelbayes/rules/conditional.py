@@ -25,7 +25,6 @@ from array_api_compat import device, is_array_api_obj
 from kernelbayes.arrays import Array, Floats, Ints, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
-from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
@@ -61,7 +60,7 @@ class Variable:
 
     def exact(self, keep: Ints) -> Floats:
         """Exact finite features (m, r) of some of the points, as NumPy doubles."""
-        return Gram.of(self.kernel, take(self.points, keep), double=True).factor
+        return np.asarray(Gram.of(self.kernel, take(self.points, keep), double=True).factor)
 
     @property
     def uniform(self) -> Array:
@@ -209,8 +208,7 @@ class Conditional:
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     """Similarity of each x to the nearest training point (landmark), shape (m,), in blocks."""
-    if isinstance(kernel, Landmarks):
-        training = kernel.landmarks
+    training = getattr(kernel, "landmarks", training)
     kernel, parts = kernel.exact, []
     for rows in row_blocks(count(X), count(training)):
         chunk = take(X, rows)

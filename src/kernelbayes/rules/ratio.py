@@ -32,34 +32,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    Rng,
-    as_generator,
-    eigh,
-    like,
-    namespace,
-    threads_for,
-    to_float,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, Rng, as_generator, namespace, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.gram import Dense, check_ridge, gram
-from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
+from kernelbayes.gram import Gram, check_ridge, exact_features
+from kernelbayes.gram.lapack import eigh
+from kernelbayes.gram.loo import loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, concatenate, count, take
-
-# Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
-RELATIVE = 0.1
-# Points drawn from a Gaussian prior in closed form to choose its ridge.
-GAUSSIAN_POINTS = 1000
+from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.rules.conditional import Ridge, Variable
+from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge
+from kernelbayes.rules.matching import mean_matching
 
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 
@@ -89,12 +77,12 @@ class DensityRatio:
             f"{values.max():.3g} at {len(values)} points of the denominator)"
         )
 
-    def ratio(self, X: Any) -> Array:
+    def ratio(self, X: PointsLike) -> Array:
         """Ratio at new points X, shape (m,), not negative."""
         values = self._evaluate(X)
         return namespace(values).clip(values, min=0.0)
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: PointsLike) -> Array:
         """Ratio at new points; the same as ``ratio(X)``."""
         return self.ratio(X)
 
@@ -110,7 +98,7 @@ class _Basis(Kernel):
     def finite(self) -> bool:
         return True
 
-    def _points(self, X: Any, name: str) -> Points:
+    def _points(self, X: PointsLike, name: str) -> Points:
         return self.kernel.points(X, name)
 
     def _features(self, X: Points) -> Array:
@@ -125,14 +113,14 @@ class _Basis(Kernel):
 
 
 def density_ratio(
-    numerator: Any,
-    denominator: Any,
+    numerator: PointsLike | MeanElement,
+    denominator: PointsLike,
     kernel: Kernel | None = None,
     method: Method = "kulsif",
-    ridge: float | Literal["loo"] = "loo",
+    ridge: Ridge = "loo",
     *,
     alpha: float = RELATIVE,
-    centres: int | Any = 100,
+    centres: int | PointsLike = 100,
     bound: float = 1000.0,
     rng: Rng = None,
 ) -> DensityRatio:
@@ -185,7 +173,8 @@ def density_ratio(
     if method == "kmm":
         if not 1.0 <= bound < np.inf:
             raise ValueError(f"bound must be at least 1 and finite, got {bound!r}")
-        return _mean_matching(m, Z, ridge, bound)
+        values, extension, eta = mean_matching(m, Z, ridge, bound)
+        return DensityRatio(values, "kmm", eta, extension)
     raise ValueError(f"method must be 'kulsif', 'rulsif', 'ulsif' or 'kmm', got {method!r}")
 
 
@@ -193,19 +182,15 @@ def _least_squares(
     m: MeanElement, V: Points, weights: Array | None, method: str, eta: float, n: int | None = None
 ) -> DensityRatio:
     """Return r = (C + eta)^-1 m, with C = sum_i v_i k(v_i, .) (x) k(v_i, .), cut off at zero."""
-    kernel = m.kernel
-    template = kernel.diag(take(V, slice(0, 1)))
-    xp, size = namespace(template), count(V)
-    if weights is None:
-        weights = xp.ones(size, dtype=template.dtype, device=device(template)) / size
-    G = gram(kernel, V)
-    solver = G.weighted(weights, eta)
+    kernel, size = m.kernel, count(V)
+    weights = Variable(V, kernel).uniform if weights is None else weights
+    solver = Gram.of(kernel, V).weighted(weights, eta)
     if kernel.finite:
         assert isinstance(m, Embedding)
         theta = solver.coefficients(m.features)
         at_points = solver.values_features(m.features)
 
-        def evaluate(X: Any) -> Array:
+        def evaluate(X: PointsLike) -> Array:
             return kernel.features(X) @ theta
 
     else:
@@ -215,14 +200,14 @@ def _least_squares(
         used = solver.diagnostics.ridge_used
         explained = Embedding(V, w, kernel)
 
-        def evaluate(X: Any) -> Array:
+        def evaluate(X: PointsLike) -> Array:
             return (m(X) - explained(X)) / used  # Woodbury
 
-    at_denominator = xp.clip(at_points[: n or size], min=0.0)
+    at_denominator = namespace(at_points).clip(at_points[: n or size], min=0.0)
     return DensityRatio(at_denominator, method, eta, evaluate)
 
 
-def _relative(m: MeanElement, Z: Points, alpha: float, ridge: Any) -> DensityRatio:
+def _relative(m: MeanElement, Z: Points, alpha: float, ridge: Ridge) -> DensityRatio:
     if not isinstance(m, Embedding) or bool(namespace(m.weights).any(m.weights < 0)):
         raise TypeError("'rulsif' needs a numerator of points with weights that are not negative")
     m = m.normalized()  # a ratio of probability distributions, bounded by 1 / alpha
@@ -264,7 +249,10 @@ def _relative_ridge(m: Embedding, Z: Points, alpha: float, folds: int = 5) -> fl
 
 
 def _with_centres(
-    kernel: Kernel, numerator: Any, centres: Any, rng: np.random.Generator
+    kernel: Kernel,
+    numerator: PointsLike | MeanElement,
+    centres: int | PointsLike,
+    rng: np.random.Generator,
 ) -> tuple[Kernel, Embedding]:
     if isinstance(numerator, MeanElement) and not isinstance(numerator, Embedding):
         raise TypeError("'ulsif' needs a numerator of points")
@@ -275,179 +263,3 @@ def _with_centres(
         centres = take(U, rng.permutation(count(U))[: int(centres)])
     basis = _Basis(kernel, kernel.points(centres, "centres"))
     return basis, embed(U, basis, getattr(numerator, "weights", None))
-
-
-def _mean_matching(m: MeanElement, Z: Points, ridge: Any, bound: float) -> DensityRatio:
-    """Kernel mean matching by accelerated projected gradient; extended by ridge regression."""
-    n = count(Z)
-    K = np.asarray(to_numpy(m.kernel(Z)), dtype=np.float64)
-    target = np.asarray(to_numpy(m(Z)), dtype=np.float64)
-    weights = _box_quadratic(K, target, bound / n, slack=1.0 / np.sqrt(n))
-    F = exact_features(m.kernel, take(Z, loo_subset(n)))[0]
-    values = n * weights
-    if ridge == "loo":
-        grid = ridge_grid(F)
-        errors = loo_errors(F, values[loo_subset(n), None], grid)
-        ridge = grid[np.argmin(errors)]
-    eta = check_ridge(ridge)
-    template = m.kernel.diag(Z)
-    coefficients = Dense(K).ridge(eta).solve(values)
-    extension = Embedding(Z, like(coefficients, template), m.kernel)
-    return DensityRatio(like(values, template), "kmm", eta, extension)
-
-
-def _box_quadratic(K: Any, b: Any, upper: float, slack: float, steps: int = 2000) -> Any:
-    """Minimise w^T K w / 2 - b^T w over 0 <= w <= upper, |sum w - 1| <= slack (FISTA)."""
-    n = len(b)
-    with threads_for(2.0 * n * n):
-        probe = np.ones(n)
-        for _ in range(30):
-            probe = K @ probe
-            probe /= np.linalg.norm(probe)
-        step = 1.0 / (1.05 * float(probe @ K @ probe) + 1e-300)
-        w = y = np.full(n, 1.0 / n)
-        t = 1.0
-        for _ in range(steps):
-            new = _project_box_sum(y - step * (K @ y - b), upper, 1.0 - slack, 1.0 + slack)
-            if (new - w) @ (y - new) > 0:  # restart when momentum points uphill
-                t = 1.0
-            t_new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-            moved = float(np.abs(new - w).max())
-            y = new + ((t - 1.0) / t_new) * (new - w)
-            w, t = new, t_new
-            if moved < 1e-9 * upper:
-                break
-    return w
-
-
-def _project_box_sum(w: Any, upper: float, low: float, high: float) -> Any:
-    """Euclidean projection on the box [0, upper]^n cut by low <= sum <= high."""
-    clipped = np.clip(w, 0.0, upper)
-    total = clipped.sum()
-    if low <= total <= high:
-        return clipped
-    target = low if total < low else high
-    left, right = float(w.min()) - upper, float(w.max())
-    for _ in range(60):  # bisection for the common shift
-        shift = 0.5 * (left + right)
-        if np.clip(w - shift, 0.0, upper).sum() > target:
-            left = shift
-        else:
-            right = shift
-    return np.clip(w - 0.5 * (left + right), 0.0, upper)
-
-
-# --- the leave-one-out score of KuLSIF -----------------------------------------------------------
-
-
-def kulsif_ridge(m: MeanElement, Z: Points) -> float:
-    """First ridge eta with the smallest leave-one-out score of the relative ratio.
-
-    Kanamori's own score is not bounded below when points of the numerator lie where the
-    denominator has none: a wild ratio there is rewarded and never punished. The relative ratio
-    (Yamada et al. 2011) is bounded, so its score is too.
-    """
-    if isinstance(m, GaussianEmbedding):  # the bounded score needs points: a fixed sample
-        mean, cov = (np.asarray(to_numpy(a), dtype=np.float64) for a in (m.mean, m.cov))
-        points = np.random.default_rng(0).multivariate_normal(mean, cov, size=GAUSSIAN_POINTS)
-        m = embed(like(points, m.mean), m.kernel)
-    ridges, scores = kulsif_scores(m, Z, relative=RELATIVE)
-    return float(ridges[np.argmin(scores)])
-
-
-def kulsif_scores(
-    m: MeanElement, Z: Points, ridges: Any = None, relative: float = 0.0
-) -> tuple[Any, Any]:
-    """Leave-one-out scores of KuLSIF over ridges: half of E_den[r^2] minus E_num[r].
-
-    The score is an unbiased estimate, up to a constant, of half the squared distance between the
-    estimated and the true ratio in L2 of the denominator, so it compares kernels as well as
-    ridges. Beyond 2000 points a random subset is used.
-    """
-    Z = take(Z, loo_subset(count(Z)))
-    if not isinstance(m, Embedding):  # a closed form: leave out points of the denominator only
-        G = np.asarray(to_numpy(m.kernel(Z)), dtype=np.float64)
-        values = np.asarray(to_numpy(m(Z)), dtype=np.float64)
-        square = np.array([[to_float(m.norm()) ** 2]])
-        joint = np.block([[G, values[:, None]], [values[None, :], square]])
-        L = Dense(joint).factor
-        F, mean, U, w = L[:-1], L[-1], None, None
-    else:
-        keep = loo_subset(len(m))
-        w = np.asarray(to_numpy(m.weights), dtype=np.float64)[keep]
-        total = float(w.sum())
-        if abs(total) > 1e-3 * float(np.abs(w).sum()):
-            w = w / total  # the ridge of a multiple of the prior is the prior's
-        F, U = exact_features(m.kernel, Z, take(m.points, keep))
-        mean = w @ U
-    ridges = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
-    return ridges, kulsif_loo(F, mean, ridges, U, w, relative)
-
-
-def kulsif_loo(
-    F: Any, mean: Any, ridges: Any, U: Any = None, w: Any = None, relative: float = 0.0
-) -> Any:
-    r"""Closed-form leave-one-out scores (Kanamori, Suzuki and Sugiyama 2012, section 3.4).
-
-    With pair l left out of both samples, ``r = (C + eta)^-1 m`` changes by a rank-one update:
-    for B = F^T F + (n - 1) eta I and h = f_l^T B^-1 f_l,
-
-    .. math:: r^{(l)}(z_l) = (n-1) \frac{f_l^\top B^{-1} m^{(l)}}{1 - h}, \quad
-              r^{(l)}(u_l) = (n-1) \left(u_l^\top B^{-1} m^{(l)}
-              + \frac{u_l^\top B^{-1} f_l \; f_l^\top B^{-1} m^{(l)}}{1 - h}\right)
-
-    Parameters
-    ----------
-    F : array (n, r)
-        Features of the denominator.
-    mean : array (r,)
-        Features of the numerator's embedding.
-    ridges : array (p,)
-    U, w : arrays (m, r) and (m,), optional
-        Features and weights of the numerator's points; without them the numerator is exact.
-        The shorter sample is gone through more than once, so that every point is left out.
-    relative : float
-        Score the left-out values of r / (relative r + 1 - relative), cut off at zero, with
-        ``relative`` of the numerator mixed into the denominator; 0 is Kanamori's score.
-
-    Returns
-    -------
-    array (p,)
-    """
-    n = len(F)
-    if n == 1:
-        return np.asarray(ridges, dtype=float)  # nothing to leave out: the smallest ridge is best
-    if w is not None and np.abs(w).max() > 0.75 * abs(w.sum()):
-        U = None  # little is left without the heaviest point: take the numerator as exact
-    squares, Q = eigh(F.T @ F)
-    squares = np.maximum(squares, 0.0)
-    P, p = F @ Q, mean @ Q
-    if U is not None:
-        pairs = np.arange(max(n, len(U)))
-        V, v = (U @ Q)[pairs % len(U)], w[pairs % len(U)]
-        P = P[pairs % n]
-    scores = np.empty(len(ridges))
-    for i, ridge in enumerate(ridges):
-        b = 1.0 / (squares + (n - 1) * ridge)
-        one_minus_h = np.maximum(1.0 - (P * P) @ b, np.finfo(float).eps)
-        z_m = P @ (b * p)
-        if U is None:
-            r_z = (n - 1) * z_m / one_minus_h
-            expected = (n - 1) * (p * p @ b + z_m**2 / one_minus_h)
-            scores[i] = np.mean(0.5 * r_z**2 - expected)
-            continue
-        u_z = np.einsum("ij,ij,j->i", V, P, b)
-        u_m = (V @ (b * p) - v * ((V * V) @ b)) / (1.0 - v)
-        z_m = (z_m - v * u_z) / (1.0 - v)
-        r_z = (n - 1) * z_m / one_minus_h
-        r_u = (n - 1) * (u_m + u_z * z_m / one_minus_h)
-        if relative:
-            g_z, g_u = (
-                np.maximum(r, 0.0) / (relative * np.maximum(r, 0.0) + 1.0 - relative)
-                for r in (r_z, r_u)
-            )
-            second = (1.0 - relative) * np.mean(g_z**2) + relative * (v @ g_u**2) / v.sum()
-            scores[i] = 0.5 * second - v @ g_u / v.sum()
-            continue
-        scores[i] = 0.5 * np.mean(r_z**2) - v @ r_u / v.sum()
-    return scores

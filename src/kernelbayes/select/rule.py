@@ -56,7 +56,8 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules import reembed
-from kernelbayes.rules.ratio import density_ratio, kulsif_scores
+from kernelbayes.rules.kulsif import kulsif_scores
+from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
 from kernelbayes.select.tuning import folds, tune
 
