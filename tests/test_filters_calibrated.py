@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.calibrated import transforms
+from kernelbayes.filters.holdout import transforms
 
 A, Q, R = 0.9, 0.19, 0.5  # stationary variance one
 

@@ -272,11 +272,11 @@ def test_forecast_observations_are_not_called_states():
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda m: m.filter(NEW[:3], gaps=[1, 1.5, 2]), "gaps must be 3 whole"),
-        (lambda m: m.filter(NEW[:3], gaps=[1, np.nan, 2]), "gaps must be 3 whole"),
-        (lambda m: m.step(m.start(), NEW[0], steps=1.5), "steps must be a whole"),
-        (lambda m: m.smooth(NEW, lag=1.5), "lag must be a whole"),
-        (lambda m: m.forecast(NEW, 2.5), "horizon must be a whole"),
+        (lambda m: m.filter(NEW[:3], gaps=[1, 1.5, 2]), "gaps must be 3 integers"),
+        (lambda m: m.filter(NEW[:3], gaps=[1, np.nan, 2]), "gaps must be 3 integers"),
+        (lambda m: m.step(m.start(), NEW[0], steps=1.5), "steps must be an integer"),
+        (lambda m: m.smooth(NEW, lag=1.5), "lag must be an integer"),
+        (lambda m: m.forecast(NEW, 2.5), "horizon must be an integer"),
     ],
 )
 def test_steps_are_whole_numbers(ask, words):
@@ -296,7 +296,7 @@ def test_bad_parameters_are_named_when_fitting():
         fit(back_ridge="loo")
     with pytest.raises(ValueError, match="initial must be"):
         fit(initial="first")
-    with pytest.raises(ValueError, match="particles must be a whole"):
+    with pytest.raises(ValueError, match="particles must be an integer"):
         kb.KernelMonteCarloFilter(walk, Z, particles=10.5).fit(X, Z)
 
 

@@ -2,8 +2,7 @@
 
 from kernelbayes.filters import tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.beliefs import Beliefs, FilterState, StepInfo
-from kernelbayes.filters.loops import Forecast
+from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 
 __all__ = [

@@ -20,30 +20,46 @@ True
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.filters.beliefs import LEAST_SHARE, FilterState, check_lag, normalised
-from kernelbayes.filters.dynamics import Controlled, Dynamics, compressed, inverse_ridge
-from kernelbayes.filters.observation import Observations, split_missing
+from kernelbayes.filters.beliefs import FilterState
+from kernelbayes.filters.loop import Filter, check_lag
+from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.model import (
+    Controlled,
+    Dynamics,
+    Observations,
+    compressed,
+    inverse_ridge,
+    worthwhile,
+)
 from kernelbayes.filters.onestep import update_ridge
-from kernelbayes.filters.sequences import Training, aligned, check_kernels, is_many, join, unstacked
-from kernelbayes.filters.updating import Updating
+from kernelbayes.filters.sequences import (
+    Training,
+    aligned,
+    check_kernels,
+    check_same_library,
+    is_many,
+    join,
+    unstacked,
+)
+from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, column_names, count, take
+from kernelbayes.points import PointsLike, column_names, count, take
 from kernelbayes.rules import BayesMethod, prior_element
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]
+Initial = Literal["uniform", "observation"] | PointsLike | Embedding
 
 
-class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
+class KernelBayesFilter(Filter):
     """Filter, smoother and forecaster learned from sequences of states and observations.
 
     Parameters
@@ -104,7 +120,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         kernel_u: Kernel | None = None,
         method: BayesMethod = "importance",
         transition: Literal["operator", "shift"] = "operator",
-        initial: Any = "uniform",
+        initial: Initial = "uniform",
         prior_ridge: Ridge = "loo",
         transition_ridge: Ridge = "loo",
         ridge: Ridge = "loo",
@@ -127,7 +143,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, Z: Any, controls: Any = None) -> Self:
+    def fit(self, X: PointsLike, Z: PointsLike, controls: PointsLike = None) -> Self:
         """Learn from one sequence or a list of sequences.
 
         Parameters
@@ -156,7 +172,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
         self.names_u_ = column_names(controls[0] if is_many(controls) else controls)
         self.lengths_ = data.lengths
-        self._check_kinds()
+        check_same_library(self)
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             self._learn(data, known)
         return self
@@ -202,8 +218,9 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         self.controls_ = data.controls
         ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
-        self.observations_ = Observations.learn(
-            self.kernel_x_, self.X_, self.rank, self.method, ridge, rng, known
+        kernel = worthwhile(self.kernel_x_, self.X_, self.rank, rng)
+        self.observations_ = Observations(
+            self.X_, kernel, self.kernel_x_, self.method, ridge, known
         )
         if self.ridge == "loo":
             self.observations_.ridge = update_ridge(self)
@@ -211,7 +228,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+    def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:
         """State before the first observation.
 
         Parameters
@@ -222,12 +239,11 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
             How many past beliefs to keep, for :meth:`smoothed`.
         """
         check_is_fitted(self, "dynamics_")
-        check_lag(lag)
         initial = self.initial if prior is None else prior
-        weights = self._initial_weights(initial)
-        return FilterState(0, self._belief(weights), isinstance(initial, str), lag)
+        belief = Embedding(self.Z_, self._initial_weights(initial), self.kernel_z_, self.names_z_)
+        return FilterState(0, belief, isinstance(initial, str), check_lag(lag))
 
-    def _initial_weights(self, initial: Any) -> Array:
+    def _initial_weights(self, initial: Initial) -> Array:
         L = self.dynamics_.features
         n = self.dynamics_.n
         if isinstance(initial, str):
@@ -246,25 +262,6 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
             raise ValueError("the prior has no mass on the training states; is it in their units?")
         return result
 
-    def _predict(self, W: Array, control: Points | None = None, t: int = 0) -> Array:  # noqa: ARG002
-        """Predictions (n, k) one step after beliefs (n, k)."""
-        V = self.dynamics_.arrive(self.dynamics_.transition_weights(W, control))
-        xp = namespace(V)
-        mass = xp.sum(V, axis=0)
-        lost = ~(mass > LEAST_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
-        divided = V / xp.where(lost, xp.ones_like(mass), mass)
-        # A belief that has left the training sample has no prediction: any state may come next.
-        return xp.where(lost[None, :], 1.0 / V.shape[0], divided)
-
-    def _control(self, control: Any) -> Points | None:
-        if self.dynamics_.controlled is None:
-            if control is not None:
-                raise ValueError("this filter was fitted without controls; fit(X, Z, controls)")
-            return None
-        if control is None:
-            raise ValueError("this filter was fitted with controls: give the control of each step")
-        return self.kernel_u_.points(control, "control")
-
     @property
     def n(self) -> int:
         """Number of training pairs."""
@@ -272,7 +269,7 @@ class KernelBayesFilter(Updating, BaseEstimator):  # type: ignore[misc]
         return count(self.Z_)
 
 
-def _check_initial(initial: Any) -> None:
+def _check_initial(initial: Initial) -> None:
     if isinstance(initial, str) and initial not in ("uniform", "observation"):
         raise ValueError(
             f"initial must be 'uniform', 'observation', points or an embedding, got {initial!r}"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, namespace
+from kernelbayes.arrays import Array, Floats, Ints, to_numpy
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.filters.pictures import draw_parts, draw_track
-from kernelbayes.filters.tables import columns, is_categorical, split
-from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
+from kernelbayes.gram.features import Fourier, Landmarks
+from kernelbayes.kernels import Delta, Kernel, Parts
+from kernelbayes.plot.filters import draw_parts, draw_track
+from kernelbayes.points import Points, PointsLike
 
-# Weights that sum to less than this share of their sizes nearly cancel: to divide them by their sum
-# would magnify rounding, and a mean of such weights lies anywhere.
-LEAST_SHARE = 0.1
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +40,8 @@ class StepInfo:
     observed : bool
         Whether there was an observation, or a part of one.
     fallback : bool
-        Whether the observation could not be trusted, so that the belief is the prediction, a
-        mixture of both, or a posterior whose negative weights were cut off because they nearly
+        Whether the observation could not be fully trusted. The belief is then the prediction, a
+        mixture with the prediction, or a posterior without its negative weights, which nearly
         cancelled the others (an effective sample size below one).
     """
 
@@ -48,7 +51,7 @@ class StepInfo:
     observed: Any
     fallback: Any
 
-    def __getitem__(self, index: Any) -> StepInfo:
+    def __getitem__(self, index: int | slice | Ints) -> StepInfo:
         """Return the information about one step, or about a slice of them."""
         return StepInfo(*(getattr(self, f.name)[index] for f in fields(self)))
 
@@ -69,8 +72,8 @@ class FilterState:
     belief : Embedding
         Over the training states; before the first step, the prior.
     flat : bool
-        Whether nothing is known before the first observation, so that it meets all training
-        states alike.
+        Whether nothing is known before the first observation: all training states are equally
+        likely.
     lag : int
         How many past beliefs are kept, for fixed-lag smoothing.
     """
@@ -88,6 +91,9 @@ class Beliefs(Batch):
 
     Everything that can be asked of a batch can be asked here: ``mean()`` is (T, d),
     ``interval(level)`` (T, d, 2), ``beliefs[t]`` is an Embedding.
+
+    States are categories under the ``Delta`` kernel, whatever they are coded by, and wherever they
+    are not numbers (strings). Ask for their :meth:`probabilities` instead of their mean.
 
     Attributes
     ----------
@@ -107,13 +113,57 @@ class Beliefs(Batch):
     def __repr__(self) -> str:
         return f"Beliefs({len(self)} steps over {self.weights.shape[1]} states, {self.kernel!r})"
 
+    @cached_property
+    def categorical(self) -> bool:
+        """Whether the states are categories."""
+        points = self.points
+        if isinstance(_base(self.kernel), Delta) or not is_array_api_obj(points):
+            return not isinstance(points, Mapping)
+        return isinstance(points, np.ndarray) and points.dtype.kind in "USO"
+
+    @cached_property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the coordinates: those of the frame that the states came from, or z0, z1 ..."""
+        d = 1 if self.categorical else self.points.shape[1]
+        return self.names or tuple(f"z{j}" for j in range(d))
+
+    def parts(self) -> list[Self]:
+        """Beliefs about each part of states with named parts; otherwise the beliefs themselves."""
+        if not isinstance(self.points, Mapping):
+            return [self]
+        joint = _base(self.kernel)
+        assert isinstance(joint, Parts)  # no other kernel takes mappings
+        found = []
+        for key, kernel in joint.parts:
+            names = key if isinstance(key, tuple) else (key,)
+            points = kernel.points(joint.part(self.points, key), "Z")
+            if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
+                names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
+            found.append(replace(self, points=points, kernel=kernel, names=names))
+        return found
+
+    def probabilities(self) -> tuple[list[Any], Floats]:
+        """Categories in order, and their probabilities (T, number of categories).
+
+        Those of ``valid()``: not negative, each row sums to one, the same as ``prob`` gives.
+        """
+        points = np.asarray(to_numpy(self.points))
+        if points.ndim == 1:
+            found, codes = np.unique(points, return_inverse=True)
+            labels = found.tolist()
+        else:  # equal when all columns are
+            rows, codes = np.unique(points.reshape(len(points), -1), axis=0, return_inverse=True)
+            labels = [tuple(row) for row in rows.tolist()]
+        members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
+        return labels, np.asarray(to_numpy(self.valid().weights)) @ members
+
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         level: float = 0.9,
         label: str | None = None,
         *,
-        truth: Any = None,
+        truth: PointsLike = None,
         kind: Literal["series", "track"] | None = None,
     ) -> Any:
         """Draw the beliefs over time.
@@ -138,7 +188,7 @@ class Beliefs(Batch):
         matplotlib Axes, or an array of them
         """
         shape: tuple[int, ...] = getattr(self.points, "shape", ())
-        two = len(shape) == 2 and shape[1] == 2 and not is_categorical(self)
+        two = len(shape) == 2 and shape[1] == 2 and not self.categorical
         kind = kind or ("track" if two else "series")
         if kind == "track":
             if not two:
@@ -148,7 +198,7 @@ class Beliefs(Batch):
             raise ValueError(f"kind must be 'series' or 'track', got {kind!r}")
         return draw_parts(self, truth, level, ax)
 
-    def to_frame(self, level: float = 0.9) -> Any:
+    def to_frame(self, level: float = 0.9) -> DataFrame:
         """Pandas frame with one row per step.
 
         For each coordinate the mean and the ends of its interval, ``z0, z0_low, z0_high``; for
@@ -161,35 +211,53 @@ class Beliefs(Batch):
         except ImportError as error:
             raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
         found: dict[str, Any] = {}
-        for part in split(self):
-            found |= columns(part, level)
+        for part in self.parts():
+            found |= part._columns(level)
         if self.info is not None:
             found |= {f.name: getattr(self.info, f.name) for f in fields(StepInfo)}
         return pd.DataFrame(found, index=pd.RangeIndex(len(self), name="t"))
 
+    def _columns(self, level: float) -> dict[str, Any]:
+        """Columns (T,) of a table: best category and probabilities, or mean and interval."""
+        if self.categorical:
+            labels, P = self.probabilities()
+            name = self.coordinates[0]
+            best = np.empty(len(labels), dtype=object)
+            best[:] = labels  # tuples stay whole
+            shares = {f"{name}_{label}": P[:, j] for j, label in enumerate(labels)}
+            return {name: best[np.argmax(P, axis=1)], **shares}
+        mean, ends = to_numpy(self.mean()), to_numpy(self.interval(level))
+        found: dict[str, Any] = {}
+        for j, name in enumerate(self.coordinates):
+            found[name] = mean[:, j]
+            found[f"{name}_low"], found[f"{name}_high"] = ends[:, j, 0], ends[:, j, 1]
+        return found
+
     @classmethod
     def of(
-        cls, points: Points, weights: Array, kernel: Kernel, names: Any, infos: list[StepInfo]
+        cls,
+        points: Points,
+        weights: Array,
+        kernel: Kernel,
+        names: tuple[str, ...] | None,
+        infos: list[StepInfo],
     ) -> Self:
         """Beliefs from weights (T, n) and what happened at each step."""
         return cls(points, weights, kernel, names, None, StepInfo.stack(infos))
 
 
-def normalised(weights: Array) -> Array | None:
-    """Weights (n,) divided by their sum; None if they say nothing or are not finite."""
-    xp = namespace(weights)
-    mass, size = float(xp.sum(weights)), float(xp.sum(xp.abs(weights)))
-    if not np.isfinite(size) or mass <= LEAST_SHARE * size or size == 0.0:
-        return None
-    return weights / mass
+@dataclass(frozen=True, eq=False, repr=False)
+class Forecast(Beliefs):
+    """Beliefs about the states of the next steps, with those about the observations.
+
+    Attributes
+    ----------
+    observations : Beliefs
+        Over the training observations: the kernel mean of each predicted observation.
+    """
+
+    observations: Any = field(default=None, repr=False)
 
 
-def cut_off(weights: Array) -> Array | None:
-    """Weights (n,) without the negative ones, divided by their sum; None if nothing is left."""
-    return normalised(namespace(weights).clip(weights, min=0.0))
-
-
-def check_lag(lag: int) -> None:
-    """Raise unless a lag is a whole number of steps."""
-    if int(lag) != lag or lag < 0:
-        raise ValueError(f"lag must be a whole number of at least 0, got {lag!r}")
+def _base(kernel: Kernel) -> Kernel:
+    return kernel.kernel if isinstance(kernel, Landmarks | Fourier) else kernel

@@ -1,6 +1,15 @@
-r"""What tuning a filter needs: sequences in parts, stretches of a part, and losses.
+r"""Held-out parts of the training sequences: what tuning and calibration of a filter rest on.
 
-A candidate learns from all parts but one and filters the one left out, stretch by stretch.
+The sequences are cut into parts; a filter learns from all but one and filters the one held out.
+
+*Tuning* scores the beliefs about the held-out states by a loss. *Calibration* asks where the true
+states fall in them: the level :math:`u_t = \hat F_t(z_t)`. A filter is tuned for the error of its
+means, and its intervals follow from the same kernels and ridges. Their coverage is too small where
+few training pairs carry the belief (its spread does not contain the error of the mean), and too
+large where the kernel on states is wider than the posterior. :class:`~kernelbayes.Calibration`
+replaces each level by the one that held-out states reach as often as they should. Neighbours in
+time are dependent, so there is no finite-sample guarantee as for exchangeable pairs; for a
+stationary sequence the levels still converge.
 """
 
 from __future__ import annotations
@@ -8,17 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import to_numpy
+from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.embedding.regions import ROUNDING, rearranged
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import aligned, as_points, into_steps, is_many, unstacked
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, as_floats, as_vectors, count, take
+from kernelbayes.points import Points, PointsLike, as_floats, as_vectors, count, take
+from kernelbayes.select.calibration import Calibration
 
-Judge = Callable[[Beliefs, Any], Any]  # beliefs and true states (T, ...) to losses (T,)
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
+
+Judge = Callable[[Beliefs, PointsLike], Floats]  # beliefs and true states (T, ...) to losses (T,)
 Loss = Literal["error", "mass", "coverage"] | Judge
 # A part is filtered in at most this many stretches, of at least so many steps each; after each of
 # them a poor candidate may be given up.
@@ -35,7 +51,9 @@ class Part:
     controls: Points | None
 
 
-def cut(X: Any, Z: Any, controls: Any, parts: int, model: Any) -> list[list[Part]]:
+def cut(
+    X: PointsLike, Z: PointsLike, controls: PointsLike, parts: int, model: Filter
+) -> list[list[Part]]:
     """Sequences in parts of about equal length; if they are too few, they are cut into pieces."""
     kernels = [getattr(model, f"kernel_{v}", None) for v in "xzu"]
     X, Z = unstacked(X, kernels[0]), unstacked(Z, kernels[1])
@@ -62,7 +80,7 @@ def cut(X: Any, Z: Any, controls: Any, parts: int, model: Any) -> list[list[Part
         whole.append(Part(x, z, steps))
     long = [s for s in whole if count(s.X) > 1]
     if not (parts >= 2 and int(parts) == parts):
-        raise ValueError(f"parts must be a whole number of at least 2, got {parts}")
+        raise ValueError(f"parts must be an integer of at least 2, got {parts}")
     parts = int(parts)
     if len(long) < parts:
         whole = [piece for s in whole for piece in _pieces(s, parts)]
@@ -123,7 +141,7 @@ def stretches(group: list[Part]) -> list[list[Part]]:
     ]
 
 
-def learn(model: Any, sequences: list[Part]) -> None:
+def learn(model: Filter, sequences: list[Part]) -> None:
     """Fit a filter to sequences."""
     controls = None
     if sequences[0].controls is not None:
@@ -131,8 +149,8 @@ def learn(model: Any, sequences: list[Part]) -> None:
     model.fit([s.X for s in sequences], [s.Z for s in sequences], controls)
 
 
-def filtered_losses(model: Any, sequences: list[Part], judge: Judge) -> Any:
-    """Losses of all steps of some sequences, filtered side by side; infinite where they are not."""
+def filtered_losses(model: Filter, sequences: list[Part], judge: Judge) -> Floats:
+    """Losses of all steps of some sequences; infinite where the loss is not finite."""
     controls = None if sequences[0].controls is None else [s.controls for s in sequences]
     beliefs = model.filter([s.X for s in sequences], controls, progress=False)
     found = [np.asarray(judge(b, s.Z), float) for b, s in zip(beliefs, sequences, strict=True)]
@@ -144,20 +162,6 @@ def filtered_losses(model: Any, sequences: list[Part], judge: Judge) -> Any:
             )
     losses = np.concatenate(found)
     return np.where(np.isfinite(losses), losses, np.inf)
-
-
-def smoothed_losses(
-    model: Any, sequences: list[Part], judge: Judge, ridges: tuple[float, ...]
-) -> Any:
-    """Return the sum of the losses of smoothed sequences for each ridge of the backward step."""
-    controls = None if sequences[0].controls is None else [s.controls for s in sequences]
-    runs = model._run([s.X for s in sequences], controls, None, False)
-    totals = []
-    for ridge in ridges:
-        found = model.set_params(back_ridge=ridge)._smoothed(runs)
-        losses = [np.sum(judge(b, s.Z)) for b, s in zip(found, sequences, strict=True)]
-        totals.append(float(np.sum(losses)))
-    return np.where(np.isfinite(totals), totals, np.inf)
 
 
 def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
@@ -181,38 +185,97 @@ def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
     return lambda beliefs, truth: _lost_mass(beliefs, truth, near)
 
 
-def _truth(Z: Any, like_points: Any) -> Any:
+def _truth(Z: PointsLike, points: Points) -> Floats:
     values = np.asarray(to_numpy(as_floats(Z, "Z")), dtype=float)
-    return values.reshape(len(values), *np.shape(like_points)[1:])
+    return values.reshape(len(values), *np.shape(points)[1:])
 
 
-def _squared_error(beliefs: Beliefs, Z: Any) -> Any:
-    return np.sum((to_numpy(beliefs.mean()) - _truth(Z, beliefs.points)) ** 2, axis=-1)
+def _squared_error(beliefs: Beliefs, Z: PointsLike) -> Floats:
+    errors = to_numpy(beliefs.mean()) - _truth(Z, beliefs.points)
+    return np.asarray(np.sum(errors**2, axis=-1))
 
 
 def _rkhs_error(kernel: Kernel) -> Judge:
-    def error(beliefs: Beliefs, Z: Any) -> Any:
+    def error(beliefs: Beliefs, Z: PointsLike) -> Floats:
         truth = kernel.points(Z, "Z")
         W, K = to_numpy(beliefs.weights), to_numpy(kernel(beliefs.points, truth))
         G = to_numpy(kernel(beliefs.points))
-        return (
-            np.einsum("ti,ij,tj->t", W, G, W, optimize=True)
-            - 2.0 * np.einsum("ti,it->t", W, K)
-            + to_numpy(kernel.diag(truth))
-        )
+        norms = np.einsum("ti,ij,tj->t", W, G, W, optimize=True)
+        inner = np.einsum("ti,it->t", W, K)
+        return np.asarray(norms - 2.0 * inner + to_numpy(kernel.diag(truth)))
 
     return error
 
 
-def _lost_mass(beliefs: Beliefs, Z: Any, near: float) -> Any:
+def _lost_mass(beliefs: Beliefs, Z: PointsLike, near: float) -> Floats:
     P = np.asarray(to_numpy(beliefs.points), dtype=float).reshape(beliefs.weights.shape[1], -1)
     truth = np.asarray(to_numpy(as_floats(Z, "Z")), dtype=float).reshape(len(beliefs), -1)
     W = to_numpy(beliefs.valid().weights)
     inside = np.linalg.norm(P[None, :, :] - truth[:, None, :], axis=2) <= near
-    return -np.log(np.maximum(np.sum(W * inside, axis=1), 1.0 / (10.0 * len(P))))
+    near_mass = np.sum(W * inside, axis=1)
+    return np.asarray(-np.log(np.maximum(near_mass, 1.0 / (10.0 * len(P)))))
 
 
-def _coverage_error(beliefs: Beliefs, Z: Any, level: float = 0.9) -> Any:
+def _coverage_error(beliefs: Beliefs, Z: PointsLike, level: float = 0.9) -> Floats:
     ends, truth = to_numpy(beliefs.interval(level)), _truth(Z, beliefs.points)
     inside = np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 1]), axis=1)
     return np.full(len(inside), abs(float(inside.mean()) - level))
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+# What was learned from all sequences and stays when a part is left out.
+CHOSEN = ("kernel_x", "kernel_z", "kernel_u", "prior_ridge", "transition_ridge", "ridge")
+
+
+def calibration_of(
+    model: Filter, X: PointsLike, Z: PointsLike, controls: PointsLike, parts: int, smooth: bool
+) -> Calibration:
+    """Levels of held-out states in the beliefs of a filter with the same kernels and ridges."""
+    check_is_fitted(model, "dynamics_")
+    known = model.get_params(deep=False)
+    chosen = {k: getattr(model, f"{k}_") for k in CHOSEN if k in known and hasattr(model, f"{k}_")}
+    groups = cut(X, Z, controls, parts, model)
+    found = []
+    for i, group in enumerate(groups):
+        if count(group[0].X) == 1:  # pairs without transitions: nothing to filter
+            continue
+        other = clone(model).set_params(**chosen)
+        learn(other, [s for j, rest in enumerate(groups) if j != i for s in rest])
+        found += _transforms(other, group, smooth)
+    pit = np.concatenate(found)
+    return Calibration(pit, np.full(len(pit), 1.0 / len(pit)))
+
+
+def _transforms(model: Filter, group: list[Part], smooth: bool) -> list[Floats]:
+    """Levels (T, d) at which the true states of some sequences lie in their beliefs."""
+    controls = None if group[0].controls is None else [s.controls for s in group]
+    ask = model.smooth if smooth else model.filter
+    beliefs = ask([s.X for s in group], controls, progress=False)
+    return [transforms(b, s.Z) for b, s in zip(beliefs, group, strict=True)]
+
+
+def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:
+    """Level (T, d) at which each coordinate of the states Z (T, d) is the belief's quantile."""
+    points = np.asarray(to_numpy(beliefs._vectors), dtype=np.float64)
+    truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=np.float64)
+    weights = beliefs._distribution("rearranged")
+    columns = []
+    for x, z in zip(points.T, truth.T, strict=True):
+        order = np.argsort(x, kind="stable")
+        ordered = weights[:, order]
+        F = rearranged(np.cumsum(ordered, axis=1) - 0.5 * ordered)
+        columns.append([_level(x[order], row, value) for row, value in zip(F, z, strict=True)])
+    return np.array(columns).T
+
+
+def _level(x: Floats, F: Floats, z: float) -> float:
+    """Value at z of a monotone F at sorted points x, as quantiles are interpolated."""
+    inside = slice(np.searchsorted(F, ROUNDING, side="right"), np.searchsorted(F, 1.0 - ROUNDING))
+    if inside.stop - inside.start < 2:  # all mass at one point
+        middle = x[min(int(np.searchsorted(F, 0.5)), len(x) - 1)]
+        return 0.5 + 0.5 * float(np.sign(z - middle))
+    ties = slice(np.searchsorted(x, z, side="left"), np.searchsorted(x, z, side="right"))
+    if ties.stop - ties.start > 1:  # half of their mass lies below
+        return float(0.5 * (F[ties.start] + F[ties.stop - 1]))
+    return float(np.interp(z, x[inside], F[inside], left=0.0, right=1.0))

@@ -28,37 +28,124 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Rng, as_generator, like, namespace, threads_for
+from kernelbayes.arrays import Array, Bools, Rng, as_generator, like, namespace, threads_for
 from kernelbayes.compression import resample, thin
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import FilterState, check_lag, cut_off, normalised
-from kernelbayes.filters.dynamics import Dynamics, compressed, inverse_ridge
-from kernelbayes.filters.observation import Observations, split_missing
+from kernelbayes.filters.beliefs import FilterState
+from kernelbayes.filters.loop import Filter, check_lag
+from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.model import (
+    Dynamics,
+    Observations,
+    compressed,
+    inverse_ridge,
+    worthwhile,
+)
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
-from kernelbayes.filters.sequences import as_points, check_kernels, is_many, unstacked
-from kernelbayes.filters.updating import Updating
+from kernelbayes.filters.sequences import (
+    as_points,
+    check_kernels,
+    check_same_library,
+    is_many,
+    unstacked,
+)
+from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, column_names, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, take
 from kernelbayes.rules import BayesMethod, Variable, choose_ridge
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
 Ridge = float | Literal["loo"]
 
-Transition = Callable[..., Any]
-# Controls under which the transition is tried out on the training states.
+Transition = Callable[..., PointsLike]
+Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
+# Controls under which the transition is tried out on the training states: enough for the mean
+# distance that states move, which sets a ridge on a grid of factors of two.
 EXAMPLES = 10
 
 
-class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class Mover:
+    """A known transition, with random numbers of their own for each use and time.
+
+    The same states then always move alike.
+    """
+
+    transition: Transition
+    kernel: Kernel  # on states
+    seed: int
+    timed: bool  # whether the transition is told the time
+
+    def __call__(
+        self, Z: Points, control: Points | None, t: int, use: Literal["learn", "predict", "smooth"]
+    ) -> Points:
+        """Move each of some states once."""
+        rng = np.random.default_rng([self.seed, ("learn", "predict", "smooth").index(use), t])
+        known = {"t": t} if self.timed else {}
+        if control is not None:
+            known["control"] = control
+        # A transition may work in place, on rows that are the training states themselves.
+        moved = self.transition(deepcopy(Z), rng, **known)
+        if count(moved) != count(Z):
+            raise ValueError(
+                f"transition must return one state per state, got {count(moved)} for {count(Z)}"
+            )
+        return self.kernel.points(moved, "transition(z, rng)")
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Prediction by sampling: points that stand for a belief are moved (KMCF16 Alg. 4)."""
+
+    mover: Mover
+    Z: Points
+    states: Kernel  # on states, with finite features
+    features: Array  # (n, r) of the training states
+    to_prior: Array  # (r, r), (L^T L + n eta I)^-1
+    rows: Gram
+    particles: int
+    threshold: float
+    picks: int
+
+    def weigh(self, points: Points, weights: Array | None = None) -> Array | None:
+        """Weights (n,) on the training states of a sample; None if it is far from all of them."""
+        F = self.states.features(points)
+        mean = namespace(F).mean(F, axis=0) if weights is None else weights @ F
+        raw = self.features @ (self.to_prior @ mean)  # KMCF16 Alg. 1, line 3
+        gamma = normalised(raw)
+        return cut_off(raw) if gamma is None else gamma
+
+    def predict(self, W: Array, control: Points | None, t: int) -> Array:
+        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k)."""
+        columns = []
+        for j in range(W.shape[1]):
+            belief = Embedding(self.Z, W[:, j], self.mover.kernel)
+            sample = resample(
+                belief, self.particles, threshold=self.threshold, picks=self.picks, rows=self.rows
+            ).embedding
+            u = None if control is None else take(control, [j])[0]
+            gamma = self.weigh(self.mover(sample.points, u, t, "predict"), sample.weights)
+            columns.append(W[:, j] if gamma is None else gamma)  # the sample was left behind
+        return namespace(W).stack(columns, axis=1)
+
+    def moved(self, control: Points | None, t: int) -> Array | None:
+        """Features (n, r) of the training states moved at time t; None if as at any other."""
+        if control is None and not self.mover.timed:
+            return None
+        u = None if control is None else take(control, [0])[0]
+        return self.states.features(self.mover(self.Z, u, t, "smooth"))
+
+
+class KernelMonteCarloFilter(Filter):
     """Filter with a transition to sample from and an observation model learned from pairs.
 
     Parameters
@@ -100,7 +187,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         transition: Transition,
-        initial: Any,
+        initial: Initial,
         kernel_x: Kernel | None = None,
         kernel_z: Kernel | None = None,
         method: BayesMethod = "importance",
@@ -129,7 +216,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         self.rank = rank
         self.rng = rng
 
-    def fit(self, X: Any, Z: Any, controls: Any = None) -> Self:
+    def fit(self, X: PointsLike, Z: PointsLike, controls: PointsLike = None) -> Self:
         """Learn what states look like from pairs X (n, ...), Z (n, ...); order means nothing.
 
         Lists of sequences are joined. ``controls`` are examples, any number of rows: they are given
@@ -143,7 +230,7 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         for name in ("particles", "picks", "subsample"):
             value = getattr(self, name)
             if value is not None and (value < 1 or int(value) != value):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         if self.initial is None:
             raise ValueError(
                 "initial must be a function (m, rng) -> states, points or an Embedding"
@@ -165,17 +252,16 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
             )
-        self._check_kinds()
+        check_same_library(self)
         rng = as_generator(self.rng)
-        self.seed_ = int(rng.integers(2**31))
-        self.timed_ = "t" in inspect.signature(self.transition).parameters
+        seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             if self.subsample is not None:
                 known = self._thin(self.subsample, known)
-            self._learn(rng, known, _joined(controls, None))
+            self._learn(rng, seed, known, _joined(controls, None))
         return self
 
-    def _thin(self, size: int, known: Array | None) -> Array | None:
+    def _thin(self, size: int, known: Bools | None) -> Bools | None:
         pairs = {"x": self.X_, "z": self.Z_}
         kernel = Parts({"x": self.kernel_x_, "z": self.kernel_z_})
         if size > count(self.Z_):
@@ -187,14 +273,19 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
         return known
 
     def _learn(
-        self, rng: np.random.Generator, known: Array | None, controls: Points | None
+        self,
+        rng: np.random.Generator,
+        seed: int,
+        known: Bools | None,
+        controls: Points | None,
     ) -> None:
         n = count(self.Z_)
         states = compressed(self.kernel_z_, self.Z_, self.rank, rng)
+        timed = "t" in inspect.signature(self.transition).parameters
+        mover = Mover(self.transition, self.kernel_z_, seed, timed)
         # One transition from every training state: how far states move, and a model to smooth with.
-        self.controls_ = controls
         try:
-            moved = self._try_out(self.Z_, 1, 0)
+            moved = _try_out(mover, self.Z_, controls)
         except TypeError as error:
             if controls is not None:
                 raise
@@ -202,46 +293,36 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
                 f"transition(z, rng) failed: {error}. It is called with states and a generator; if "
                 "it needs a control as well, give fit(X, Z, controls)"
             ) from error
-        moved = self.kernel_z_.points(moved, "transition(z, rng)")
         self.prior_ridge_ = (
             ConditionalEmbedding(states, states, "loo").fit(self.Z_, moved).ridge_
             if self.prior_ridge == "loo"
             else check_ridge(self.prior_ridge)
         )
         L = states.features(self.Z_)
-        everywhere = np.arange(n)
-        operator = inverse_ridge(L, self.prior_ridge_)
-        self.states_ = states
+        operator, everywhere = inverse_ridge(L, self.prior_ridge_), np.arange(n)
+        self.moves_ = Moves(
+            mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, self.Z_),
+            n if self.particles is None else self.particles, self.threshold, self.picks,
+        )  # fmt: skip
         self.dynamics_ = Dynamics(
-            L, operator, operator, everywhere, everywhere, False, None, states.features(moved)
-        )
-        self.rows_ = Gram.by_rows(self.kernel_z_, self.Z_)
-        weights = like(np.full(n, 1.0 / n), L)
+            L, operator, operator, everywhere, everywhere, simulated=self.moves_,
+            moved=states.features(moved),
+        )  # fmt: skip
         if self.ridge == "loo":
+            weights = like(np.full(n, 1.0 / n), L)
             x, z = Variable(self.X_, self.kernel_x_), Variable(self.Z_, self.kernel_z_)
             ridge = choose_ridge(x, z, weights, "importance")
             if self.method == "original":  # see onestep: steady over many steps
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)
-        self.observations_ = Observations.learn(
-            self.kernel_x_, self.X_, self.rank, self.method, ridge, rng, known
+        kernel = worthwhile(self.kernel_x_, self.X_, self.rank, rng)
+        self.observations_ = Observations(
+            self.X_, kernel, self.kernel_x_, self.method, ridge, known
         )
         self.ridge_ = ridge
 
-    def _try_out(self, Z: Points, t: int, stream: int) -> Points:
-        """Move states by the transition, under examples of controls if there are any."""
-        if self.controls_ is None:
-            return self._move(Z, t, None, stream)
-        n, some = count(Z), min(EXAMPLES, count(self.controls_), count(Z))
-        rows = [np.arange(j, n, some) for j in range(some)]
-        moved = [
-            self._move(take(Z, index), t, take(self.controls_, [j])[0], stream)
-            for j, index in enumerate(rows)
-        ]
-        return take(reduce(concatenate, moved), np.argsort(np.concatenate(rows)))
-
-    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+    def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:
         """State before the first observation.
 
         Parameters
@@ -252,77 +333,32 @@ class KernelMonteCarloFilter(Updating, BaseEstimator):  # type: ignore[misc]
             How many past beliefs to keep, for ``smoothed``.
         """
         check_is_fitted(self, "dynamics_")
-        check_lag(lag)
-        initial = self.initial if prior is None else prior
+        initial, weights = self.initial if prior is None else prior, None
         if callable(initial) and not isinstance(initial, Embedding):
-            initial = initial(self._size, np.random.default_rng([self.seed_, 0]))
-        weights = None
+            seed = self.moves_.mover.seed
+            initial = initial(self.moves_.particles, np.random.default_rng([seed, 0]))
         if isinstance(initial, Embedding):
             initial, weights = initial.points, initial.weights
-        raw = self._gamma(self.kernel_z_.points(initial, "initial"), weights)
-        gamma = normalised(raw)
-        gamma = cut_off(raw) if gamma is None else gamma
+        gamma = self.moves_.weigh(self.kernel_z_.points(initial, "initial"), weights)
         if gamma is None:
             raise ValueError("the initial states are nowhere near the training states")
-        return FilterState(0, self._belief(gamma), False, lag)
-
-    @property
-    def _size(self) -> int:
-        return count(self.Z_) if self.particles is None else self.particles
-
-    def _gamma(self, points: Points, weights: Array | None = None) -> Array:
-        """Weights (n,) on the training states of a sample (KMCF16 Alg. 1, line 3)."""
-        F = self.states_.features(points)
-        mean = namespace(F).mean(F, axis=0) if weights is None else weights @ F
-        return self.dynamics_.features @ (self.dynamics_.to_prior @ mean)
-
-    def _move(self, Z: Points, t: int, control: Points | None, stream: int) -> Points:
-        rng = np.random.default_rng([self.seed_, stream, t])
-        known = {"t": t} if self.timed_ else {}
-        if control is not None:
-            known["control"] = control
-        # A transition may work in place, on rows that are the training states themselves.
-        moved = self.transition(deepcopy(Z), rng, **known)
-        if count(moved) != count(Z):
-            raise ValueError(
-                f"transition must return one state per state, got {count(moved)} for {count(Z)}"
-            )
-        return moved
-
-    def _predict(self, W: Array, control: Points | None, t: int) -> Array:
-        """Predictions (n, k), as weights on the training states, from beliefs (n, k)."""
-        xp = namespace(W)
-        columns = []
-        for j in range(W.shape[1]):
-            belief = self._belief(W[:, j])
-            found = resample(
-                belief, self._size, threshold=self.threshold, picks=self.picks, rows=self.rows_
-            )
-            u = None if control is None else take(control, [j])[0]
-            moved = self._move(found.embedding.points, t, u, 1)
-            moved = self.kernel_z_.points(moved, "transition(z, rng)")
-            raw = self._gamma(moved, found.embedding.weights)
-            gamma = normalised(raw)
-            gamma = cut_off(raw) if gamma is None else gamma
-            columns.append(W[:, j] if gamma is None else gamma)  # the sample was left behind
-        return xp.stack(columns, axis=1)
-
-    def _prior_weights(self, V: Array) -> Array:
-        return V  # a prediction is already expressed by its weights on the training sample
-
-    def _smooth_back(self, W: Array, later: Array, control: Points | None, t: int) -> Array:
-        dynamics = self.dynamics_
-        if control is not None or self.timed_:
-            u = None if control is None else take(control, [0])[0]
-            moved = self.kernel_z_.points(self._move(self.Z_, t, u, 2), "transition(z, rng)")
-            dynamics = dynamics.leading_to(self.states_.features(moved))
-        return dynamics.back(W, later, None, self.back_ridge)
-
-    def _control(self, control: Any) -> Points | None:
-        return control
+        belief = Embedding(self.Z_, gamma, self.kernel_z_, self.names_z_)
+        return FilterState(0, belief, False, check_lag(lag))
 
 
-def _joined(parts: Any, kernel: Kernel | None) -> Any:
+def _try_out(mover: Mover, Z: Points, controls: Points | None) -> Points:
+    """Move states by the transition, under examples of controls if there are any."""
+    if controls is None:
+        return mover(Z, None, 1, "learn")
+    n, some = count(Z), min(EXAMPLES, count(controls), count(Z))
+    rows = [np.arange(j, n, some) for j in range(some)]
+    moved = [
+        mover(take(Z, index), take(controls, [j])[0], 1, "learn") for j, index in enumerate(rows)
+    ]
+    return take(reduce(concatenate, moved), np.argsort(np.concatenate(rows)))
+
+
+def _joined(parts: PointsLike, kernel: Kernel | None) -> PointsLike:
     """One sample: sequences end to end, frames and arrays as they are."""
     if not is_many(parts):
         return parts

@@ -14,6 +14,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import eigh, like, namespace, to_numpy
+from kernelbayes.filters.step import predict, prior_weights
 from kernelbayes.gram.loo import exact_features, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import take
@@ -61,8 +62,8 @@ def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
     start = np.zeros((n, len(chosen)))
     start[dynamics.source[chosen], np.arange(len(chosen))] = 1.0
     controls = None if model.controls_ is None else take(model.controls_, chosen)
-    V = model._predict(like(start, dynamics.features), controls)
-    return to_numpy(dynamics.prior_weights(V)), chosen
+    V = predict(dynamics, like(start, dynamics.features), controls)
+    return to_numpy(prior_weights(dynamics, V)), chosen
 
 
 def _best(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any, method: str) -> float:

@@ -21,9 +21,9 @@ from kernelbayes.filters.holdout import (
     Part,
     filtered_losses,
     learn,
-    smoothed_losses,
     stretches,
 )
+from kernelbayes.filters.loop import run_all, smooth_all
 from kernelbayes.kernels import Kernel, Warped
 from kernelbayes.points import count
 from kernelbayes.select import Table
@@ -213,6 +213,20 @@ class Races:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""
         model = clone(self.model).set_params(**chosen)
         return model.set_params(rng=0) if model.rng is None else model
+
+
+def smoothed_losses(
+    model: Any, sequences: list[Part], judge: Judge, ridges: tuple[float, ...]
+) -> Any:
+    """Return the sum of the losses of smoothed sequences for each ridge of the backward step."""
+    controls = None if sequences[0].controls is None else [s.controls for s in sequences]
+    runs = run_all(model, [s.X for s in sequences], controls, None, False)
+    totals = []
+    for ridge in ridges:
+        found = smooth_all(model.set_params(back_ridge=ridge), runs)
+        losses = [np.sum(judge(b, s.Z)) for b, s in zip(found, sequences, strict=True)]
+        totals.append(float(np.sum(losses)))
+    return np.where(np.isfinite(totals), totals, np.inf)
 
 
 def _close(trial: Trial, front: Trial) -> bool:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from array_api_compat import is_array_api_obj
+from numpy.typing import ArrayLike
 
+from kernelbayes.arrays import Ints, namespace, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
+    PointsLike,
     as_array,
     column_names,
     concatenate,
@@ -23,7 +26,8 @@ from kernelbayes.points import (
     take,
 )
 
-Index = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +47,19 @@ class Training:
     X: Points
     Z: Points
     controls: Points | None
-    source: Index
-    target: Index
+    source: Ints
+    target: Ints
     lengths: tuple[int, ...]
 
 
-def is_many(X: Any) -> bool:
+def is_many(X: PointsLike) -> bool:
     """Whether X is a list of sequences (arrays, frames, mappings or lists of non-numbers)."""
     if not isinstance(X, list | tuple) or len(X) == 0:
         return False
     return all(_is_sequence(part) for part in X)
 
 
-def _is_sequence(part: Any) -> bool:
+def _is_sequence(part: PointsLike) -> bool:
     if is_frame(part) or isinstance(part, Mapping):
         return True
     if isinstance(part, list | tuple):  # nested lists of numbers are rows of one sequence
@@ -63,7 +67,7 @@ def _is_sequence(part: Any) -> bool:
     return is_array_api_obj(part) and getattr(part, "ndim", 0) >= 1
 
 
-def unstacked(X: Any, kernel: Kernel | None) -> Any:
+def unstacked(X: PointsLike, kernel: Kernel | None) -> PointsLike:
     """List of sequences for an array (S, T, d) under a kernel on vectors; else as they are.
 
     Under a kernel on matrices or images three axes are one sequence of those.
@@ -75,14 +79,14 @@ def unstacked(X: Any, kernel: Kernel | None) -> Any:
     return [X[i, ...] for i in range(X.shape[0])]
 
 
-def aligned(X: Any) -> Any:
+def aligned(X: PointsLike) -> PointsLike:
     """List of frames with their columns in the order of the first; anything else as it is."""
     if not is_many(X) or not is_frame(X[0]):
         return X
     return [in_order(part, column_names(X[0])) for part in X]
 
 
-def in_order(X: Any, names: tuple[str, ...] | None, what: str = "X") -> Any:
+def in_order(X: PointsLike, names: tuple[str, ...] | None, what: str = "X") -> PointsLike:
     """Frame or mapping with its columns in the order of training; anything else as it is."""
     if names is None:
         return X
@@ -97,7 +101,7 @@ def in_order(X: Any, names: tuple[str, ...] | None, what: str = "X") -> Any:
     return X[[columns[name] for name in names]]
 
 
-def row_in_order(x: Any, names: tuple[str, ...] | None) -> Any:
+def row_in_order(x: PointsLike, names: tuple[str, ...] | None) -> PointsLike:
     """One row of a frame (a series) or a mapping in the order of training; else as it is."""
     if names is not None and is_frame(x) and hasattr(x, "index"):
         row = {str(column): value for column, value in x.items()}
@@ -105,7 +109,7 @@ def row_in_order(x: Any, names: tuple[str, ...] | None) -> Any:
     return in_order(x, names)
 
 
-def check_kernels(model: Any) -> None:
+def check_kernels(model: Filter) -> None:
     """Raise unless the kernels of a filter are kernels or None."""
     for name in ("kernel_x", "kernel_z", "kernel_u"):
         kernel = getattr(model, name, None)
@@ -116,7 +120,15 @@ def check_kernels(model: Any) -> None:
             )
 
 
-def as_points(X: Any, named: bool = False) -> Points:
+def check_same_library(model: Filter) -> None:
+    """Raise TypeError unless observations and states are arrays of one library."""
+    first = slice(0, 1)
+    namespace(
+        model.kernel_x_.diag(take(model.X_, first)), model.kernel_z_.diag(take(model.Z_, first))
+    )
+
+
+def as_points(X: PointsLike, named: bool = False) -> Points:
     """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay."""
     if is_frame(X) and named:
         return frame_columns(X)
@@ -140,7 +152,7 @@ def numbers_with_holes(X: Points) -> Points:
     return np.where(holes, np.nan, X).astype(float)
 
 
-def _fill_missing(rows: list[Any]) -> Points:
+def _fill_missing(rows: list[PointsLike]) -> Points:
     """Rows that may be None: None becomes NaN where the others are numbers."""
     known = next((np.asarray(row) for row in rows if row is not None), None)
     if known is None:
@@ -151,7 +163,9 @@ def _fill_missing(rows: list[Any]) -> Points:
     return np.stack([blank if row is None else np.asarray(row, dtype=float) for row in rows])
 
 
-def join(X: Any, Z: Any, controls: Any, named: tuple[bool, bool, bool]) -> Training:
+def join(
+    X: PointsLike, Z: PointsLike, controls: PointsLike, named: tuple[bool, bool, bool]
+) -> Training:
     """Join one sequence or lists of them; ``named`` says which keep their column names."""
     many = is_many(X) and is_many(Z)
     if is_many(X) != is_many(Z):
@@ -201,3 +215,44 @@ def into_steps(controls: Points, length: int) -> Points | None:
     if length == 1:
         return None
     return take(controls, slice(skip, rows))
+
+
+def check_gaps(gaps: ArrayLike | None, length: int) -> list[int]:
+    """Transitions before each of ``length`` steps; the first counts as one."""
+    if gaps is None:
+        return [1] * length
+    values = np.asarray(to_numpy(as_array(gaps))).ravel()
+    used = values[1:]
+    if len(values) != length or not np.all((used >= 1) & (used == np.floor(used))):
+        raise ValueError(f"gaps must be {length} integers of at least 1, got {gaps!r}")
+    return [1, *(int(g) for g in used)]
+
+
+def as_row(x: PointsLike) -> Points:
+    """One point as a sequence of length one."""
+    if x is None:
+        return None
+    if isinstance(x, Mapping):
+        return {key: as_row(part) for key, part in x.items()}
+    if isinstance(x, str):
+        return [x]
+    array = numbers_with_holes(as_array(x))
+    return array[None, ...] if is_array_api_obj(array) else [x]
+
+
+def point_at(X: Points, t: int) -> PointsLike:
+    """Return one point of a sequence; None if there are none."""
+    if X is None:
+        return None
+    if isinstance(X, Mapping):
+        return {key: point_at(part, t) for key, part in X.items()}
+    return X[t, ...] if is_array_api_obj(X) else X[t]
+
+
+def stack_rows(rows: list[Points]) -> Points:
+    """Join sequences of length one."""
+    if isinstance(rows[0], Mapping):
+        return {key: stack_rows([row[key] for row in rows]) for key in rows[0]}
+    if isinstance(rows[0], list):
+        return [item for row in rows for item in row]
+    return namespace(*rows).concat(rows, axis=0)

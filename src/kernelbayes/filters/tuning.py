@@ -46,8 +46,8 @@ from sklearn.base import clone
 from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
+from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
-from kernelbayes.filters.observation import split_missing
 from kernelbayes.filters.racing import Races, Setting, Trial
 from kernelbayes.filters.relevance import per_dimension
 from kernelbayes.gram.features import Fourier, Landmarks

@@ -1,38 +1,51 @@
-"""Pictures of beliefs over time."""
+"""Pictures of a filter's beliefs over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.filters.tables import is_categorical, names_of, probabilities, split
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
-from kernelbayes.points import as_array, as_vectors
+from kernelbayes.points import PointsLike, as_array, as_vectors
 
-# Ellipses drawn along a track, at equal distances in time.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kernelbayes.filters.beliefs import Beliefs
+
+# Ellipses drawn along a track, at equal distances in time: as many as stay apart to the eye.
 ELLIPSES = 25
-# Categories beyond which their rows are not named.
+# Categories beyond which their rows are not named: labels of more would overlap.
 MOST_LABELS = 30
 
 
-def draw_parts(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
+def draw_parts(
+    beliefs: Beliefs, truth: PointsLike = None, level: float = 0.9, ax: Axes | None = None
+) -> Any:
     """State over time, one panel per coordinate or categorical part."""
-    parts = split(beliefs)
-    known = [None] * len(parts) if truth is None else _truths(beliefs, truth)
-    panels = [1 if is_categorical(part) else _coordinates(part) for part in parts]
+    parts = beliefs.parts()
+    known = [None] * len(parts)
+    if truth is not None and isinstance(
+        beliefs.points, Mapping
+    ):  # in the form of the states that it is drawn beside
+        points = beliefs.kernel.points(truth, "truth")
+        known = [part.points for part in replace(beliefs, points=points).parts()]
+    elif truth is not None:
+        known = [truth]
+    panels = [1 if part.categorical else int(np.prod(part.points.shape[1:])) for part in parts]
     total = sum(panels)
     if ax is not None and total > 1:
         raise ValueError("series of several coordinates make axes of their own; leave ax out")
     axes = np.array([ax])
     if ax is None:
         axes = subplots(total, 1, height=1.0 + 2.0 * total, squeeze=False, sharex=True)[:, 0]
-    ends = np.cumsum(panels)
-    for part, right, size, end in zip(parts, known, panels, ends, strict=True):
-        if is_categorical(part):
+    for part, right, size, end in zip(parts, known, panels, np.cumsum(panels), strict=True):
+        if part.categorical:
             draw_categories(part, right, axes[end - 1])
         else:
             draw_series(part, right, level, axes[end - size : end])
@@ -40,22 +53,11 @@ def draw_parts(beliefs: Any, truth: Any, level: float, ax: Any = None) -> Any:
     return axes[0] if total == 1 else axes
 
 
-def _coordinates(beliefs: Any) -> int:
-    return int(np.prod(beliefs.points.shape[1:], dtype=int))
-
-
-def _truths(beliefs: Any, truth: Any) -> list[Any]:
-    """Truth of each part, brought into the form of the states that it is drawn beside."""
-    if not isinstance(beliefs.points, Mapping):
-        return [truth]
-    points = beliefs.kernel.points(truth, "truth")
-    return [part.points for part in split(replace(beliefs, points=points))]
-
-
-def draw_series(beliefs: Any, truth: Any, level: float, axes: Any) -> None:
+def draw_series(
+    beliefs: Beliefs, truth: PointsLike, level: float, axes: npt.NDArray[np.object_]
+) -> None:
     """Mean, interval and, if known, the truth of each coordinate, one axes for each."""
     mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
-    names = names_of(beliefs, mean.shape[1])
     t = np.arange(len(mean))
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
     if known is not None and known.shape != mean.shape:
@@ -66,14 +68,14 @@ def draw_series(beliefs: Any, truth: Any, level: float, axes: Any) -> None:
         ax.plot(t, mean[:, j], color=FIRST, lw=1.5, label="mean")
         if known is not None:
             ax.plot(t, known[:, j], color=SECOND, lw=1.0, label="truth")
-        ax.set_ylabel(names[j])
+        ax.set_ylabel(beliefs.coordinates[j])
         bare(ax)
     axes[0].legend(frameon=False, ncols=3)
 
 
-def draw_categories(beliefs: Any, truth: Any, ax: Any) -> None:
+def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
     """Probabilities of categories over time as shades, one row each, and the truth as dots."""
-    labels, P = probabilities(beliefs)
+    labels, P = beliefs.probabilities()
     t, k = np.arange(len(P)), len(labels)
     ax.imshow(P.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     if k <= MOST_LABELS:
@@ -86,11 +88,16 @@ def draw_categories(beliefs: Any, truth: Any, ax: Any) -> None:
         rows = [row.get(v[0] if len(v) == 1 else tuple(v), np.nan) for v in known]  # some unseen
         ax.scatter(t, rows, color=SECOND, s=12, zorder=3, label="truth")
         ax.legend(frameon=False)
-    ax.set_ylabel(beliefs.names[0] if beliefs.names else "z0")
+    ax.set_ylabel(beliefs.coordinates[0])
     bare(ax)
 
 
-def draw_track(beliefs: Any, truth: Any, ax: Any, label: str | None) -> Any:
+def draw_track(
+    beliefs: Beliefs,
+    truth: PointsLike = None,
+    ax: Axes | None = None,
+    label: str | None = None,
+) -> Axes:
     """Track of a 2-d state, with ellipses of one standard deviation along it."""
     ax = subplots(width=6.0, height=6.0) if ax is None else ax
     mean, cov = to_numpy(beliefs.mean()), to_numpy(beliefs.valid().cov())
@@ -103,8 +110,8 @@ def draw_track(beliefs: Any, truth: Any, ax: Any, label: str | None) -> Any:
     ax.plot(*mean.T, color=FIRST, lw=1.5, label=label or "mean, one standard deviation")
     if truth is not None:
         ax.plot(*to_numpy(as_vectors(truth, "truth")).T, color=SECOND, lw=1.0, label="truth")
-    ax.scatter(*mean[0], color=NEUTRAL, s=25, zorder=3, label="start")
-    names = names_of(beliefs, 2)
+    ax.scatter(mean[0, 0], mean[0, 1], color=NEUTRAL, s=25, zorder=3, label="start")
+    names = beliefs.coordinates
     ax.set(xlabel=names[0], ylabel=names[1], aspect="equal")
     ax.legend(frameon=False)
     bare(ax)

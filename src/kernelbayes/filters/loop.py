@@ -1,0 +1,364 @@
+"""Loops over steps: filter, smooth and forecast whole sequences.
+
+A loop prepares the observations (all kernel values at once, missing parts set aside), then repeats
+:func:`~kernelbayes.filters.step.predict` and :func:`~kernelbayes.filters.step.update`. Several
+sequences run in lockstep, so that their predictions are one matrix product.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kernelbayes.arrays import Array, namespace, row_blocks, threads_for, to_numpy
+from kernelbayes.embedding import Embedding
+from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
+from kernelbayes.filters.holdout import calibration_of
+from kernelbayes.filters.missing import missing_mask, present
+from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.sequences import (
+    as_points,
+    check_gaps,
+    in_order,
+    into_steps,
+    is_many,
+    point_at,
+    stack_rows,
+    unstacked,
+)
+from kernelbayes.filters.smooth import backward
+from kernelbayes.filters.step import (
+    Seen,
+    evaluate,
+    predict,
+    prior_weights,
+    step,
+    update,
+)
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.select import progress_bar
+from kernelbayes.select.calibration import Calibration
+
+Gaps = ArrayLike | Sequence[ArrayLike] | None
+
+
+class Filter(ABC, BaseEstimator):  # type: ignore[misc]
+    """Everything that can be done with a model of how states move and what they look like."""
+
+    X_: Points
+    Z_: Points
+    kernel_x_: Kernel
+    kernel_z_: Kernel
+    names_x_: tuple[str, ...] | None
+    names_z_: tuple[str, ...] | None
+    names_u_: tuple[str, ...] | None
+    dynamics_: Dynamics
+    observations_: Observations
+    back_ridge: float
+
+    @abstractmethod
+    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+        """State before the first observation."""
+
+    step = step
+
+    def smoothed(self, state: FilterState) -> Embedding:
+        """Belief about the state ``lag`` steps ago given everything up to now.
+
+        For a state that was started with ``start(lag=...)``; before so many steps were made, the
+        belief about the first one.
+        """
+        check_is_fitted(self, "dynamics_")
+        later = state.belief.weights
+        for back, (w, control) in enumerate(reversed(state.history), 1):
+            later = backward(self.dynamics_, w, later, control, state.t - back, self.back_ridge)
+        return Embedding(self.Z_, later, self.kernel_z_, self.names_z_)
+
+    def filter(
+        self,
+        X: PointsLike,
+        controls: PointsLike = None,
+        gaps: Gaps = None,
+        progress: bool | None = None,
+    ) -> Any:
+        """Beliefs about the states of a sequence, each given the observations so far.
+
+        Parameters
+        ----------
+        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
+            Rows of NaN (or None) are missing observations; rows with some NaN are conditioned on
+            what is there.
+        controls : points (T, ...) or (T - 1, ...), or a list, optional
+            As in :meth:`fit`.
+        gaps : array (T,) of int, or a list, optional
+            Transitions between an observation and the one before it; the first is not used.
+        progress : bool, optional
+            Show a progress bar; by default when a person is watching.
+
+        Returns
+        -------
+        Beliefs, or a list of Beliefs for many sequences
+        """
+        check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
+        results = [
+            _beliefs(self, run, run.weights) for run in run_all(self, X, controls, gaps, progress)
+        ]
+        return results if is_many(X) else results[0]
+
+    def smooth(
+        self,
+        X: PointsLike,
+        controls: PointsLike = None,
+        gaps: Gaps = None,
+        lag: int | None = None,
+        progress: bool | None = None,
+    ) -> Any:
+        """Beliefs about the states of a sequence, each given all observations.
+
+        Arguments as in :meth:`filter`; with ``lag`` each belief is given the observations up to
+        ``lag`` steps later.
+        """
+        if lag is not None:
+            lag = check_lag(lag)
+        check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
+        results = smooth_all(self, run_all(self, X, controls, gaps, progress), lag)
+        return results if is_many(X) else results[0]
+
+    def forecast(
+        self, X: PointsLike, horizon: int, controls: PointsLike = None, gaps: Gaps = None
+    ) -> Any:
+        """Beliefs about the ``horizon`` steps after the last observation.
+
+        Parameters
+        ----------
+        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
+        horizon : int
+        controls : points (T + horizon, ...), or a list, optional
+            Of the past and of the future (or one row less, as in :meth:`fit`).
+        gaps : array (T,) of int, or a list, optional
+
+        Returns
+        -------
+        Forecast, or a list of them
+            Beliefs about the states, and in ``.observations`` about the observations.
+        """
+        if int(horizon) != horizon or horizon < 1:
+            raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}")
+        check_is_fitted(self, "dynamics_")
+        X = unstacked(X, self.kernel_x_)
+        each = _each(X, controls, gaps)
+        results = [_forecast(self, part, int(horizon), u, gap) for part, u, gap in each]
+        return results if is_many(X) else results[0]
+
+    def calibrate(
+        self,
+        X: PointsLike,
+        Z: PointsLike,
+        controls: PointsLike = None,
+        *,
+        parts: int = 5,
+        smooth: bool = False,
+    ) -> Calibration:
+        """Learn from the training sequences how far the coverage of intervals is off.
+
+        The sequences are cut into parts as in tuning; each is filtered by a filter with the same
+        kernels and ridges that has learned from the others.
+
+        Parameters
+        ----------
+        X, Z, controls
+            What the filter was fitted on.
+        parts : int
+            At least 2; more cost more, and are closer to the filter that learned from everything.
+        smooth : bool
+            For beliefs of :meth:`smooth` instead of those of :meth:`filter`.
+
+        Returns
+        -------
+        Calibration
+            ``calibration.interval(beliefs, 0.9)`` has the shape of ``beliefs.interval(0.9)``. Its
+            coverage is right on average over time, not at every step. States must be vectors.
+        """
+        return calibration_of(self, X, Z, controls, parts, smooth)
+
+
+@dataclass(eq=False)
+class Run:
+    """One sequence on its way: prepared observations and controls, then weights and infos."""
+
+    seen: list[Seen]
+    controls: list[Points | None]
+    kept: list[int]  # which of the steps, some of them inside gaps, were asked for
+    weights: list[Array] = field(default_factory=list)
+    infos: list[StepInfo] = field(default_factory=list)
+
+    @classmethod
+    def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Run:
+        """Fill gaps of more than one transition with steps that have no observation."""
+        filled: list[Seen] = []
+        controls: list[Points | None] = []
+        kept = []
+        for t, one in enumerate(seen):
+            u = None if U is None or t == 0 else take(U, [t - 1])
+            filled += [Seen()] * (gaps[t] - 1) + [one]
+            controls += [u] * gaps[t]
+            kept.append(len(filled) - 1)
+        return cls(filled, controls, kept)
+
+
+def run_all(
+    model: Filter, X: PointsLike, controls: PointsLike, gaps: Gaps, progress: bool | None
+) -> list[Run]:
+    """Filter one or many sequences side by side: predict and update, repeat."""
+    runs = [_prepare(model, part, u, gap) for part, u, gap in _each(X, controls, gaps)]
+    longest = max(len(run.seen) for run in runs)
+    start = model.start()
+    xp, prior = namespace(start.belief.weights), start.belief.weights
+    with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
+        for t in range(longest):
+            alive = [run for run in runs if t < len(run.seen)]
+            W = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1)
+            if t > 0:
+                U = [run.controls[t] for run in alive]
+                W = predict(model.dynamics_, W, None if U[0] is None else stack_rows(U), t)
+            W, infos = update(
+                model.dynamics_, W, [run.seen[t] for run in alive], t == 0 and start.flat
+            )
+            for j, run in enumerate(alive):
+                run.weights.append(W[:, j])
+                run.infos.append(infos[j])
+            bar.update()
+    return runs
+
+
+def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
+    """Smoothed beliefs of sequences that have been filtered."""
+    results = []
+    for run in runs:
+        last = len(run.weights) - 1
+        smooth = list(run.weights)
+        for t in range(last - 1, -1, -1):
+            end = t + 1 if lag is None else min(last, t + lag)
+            later = smooth[end] if lag is None else run.weights[end]
+            for s in range(end, t, -1):
+                w, u = run.weights[s - 1], run.controls[s]
+                later = backward(model.dynamics_, w, later, u, s, model.back_ridge)
+            smooth[t] = later
+        results.append(_beliefs(model, run, smooth))
+    return results
+
+
+def _forecast(
+    model: Filter, X: PointsLike, horizon: int, controls: PointsLike, gaps: ArrayLike | None
+) -> Forecast:
+    past = count(X) - 1
+    steps = _acting(model, controls, count(X) + horizon)
+    u = None if steps is None else take(steps, slice(0, past))
+    run = run_all(model, X, u, gaps, False)[0]
+    W, states, seen = run.weights[-1][:, None], [], []
+    for h in range(horizon):
+        row = None if steps is None else take(steps, [past + h])
+        W = predict(model.dynamics_, W, model.dynamics_.acting(row), len(run.seen) + h)
+        xp = namespace(W)
+        states.append(W[:, 0])
+        w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
+        seen.append(w / xp.sum(w))
+    infos = [StepInfo(np.nan, np.nan, float(1.0 / xp.sum(w**2)), False, False) for w in states]
+    X, kernel, names = model.observations_.X, model.observations_.exact, model.names_x_
+    if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
+        names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
+    observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
+    beliefs = Forecast.of(
+        model.Z_, xp.stack(states, axis=0), model.kernel_z_, model.names_z_, infos
+    )
+    return replace(beliefs, observations=observations)
+
+
+def _beliefs(model: Filter, run: Run, weights: list[Array]) -> Beliefs:
+    """Beliefs of a sequence at the steps that were asked for, without those inside gaps."""
+    W = namespace(weights[0]).stack([weights[t] for t in run.kept], axis=0)
+    infos = [run.infos[t] for t in run.kept]
+    return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
+
+
+# --- preparing a sequence -------------------------------------------------------------------------
+
+
+def _each(
+    X: PointsLike, controls: PointsLike, gaps: Gaps
+) -> list[tuple[PointsLike, PointsLike, Any]]:
+    """Observations, controls and gaps of each sequence."""
+    if not is_many(X):
+        return [(X, controls, gaps)]
+    given: list[Any] = [controls, gaps]
+    for i, name in enumerate(("controls", "gaps")):
+        given[i] = [None] * len(X) if given[i] is None else given[i]
+        if len(given[i]) != len(X):
+            raise ValueError(f"{len(X)} sequences but {name} for {len(given[i])}")
+    return list(zip(X, *given, strict=True))
+
+
+def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None) -> Run:
+    points = as_points(in_order(X, model.names_x_), model.kernel_x_.by_name)
+    if getattr(points, "ndim", 1) == 0:
+        raise ValueError("a sequence of observations is needed; for one use step(state, x)")
+    length = count(points)
+    if length == 0:
+        raise ValueError("a sequence must have at least one step")
+    U = _acting(model, controls, length)
+    before = check_gaps(gaps, length)
+    seen = observe_all(model, points)
+    if length > 1:  # whether controls are expected
+        model.dynamics_.acting(None if U is None else take(U, [0]))
+    return Run.spread(seen, U, before)
+
+
+def _acting(model: Filter, controls: PointsLike, length: int) -> Points | None:
+    """Return the controls of the transitions of one sequence; None for none."""
+    if controls is None:
+        return None
+    kernel: Kernel | None = getattr(model, "kernel_u_", None)  # a known transition needs none
+    named = kernel is not None and kernel.by_name
+    points = as_points(in_order(controls, model.names_u_, "controls"), named)
+    U = into_steps(points, length)
+    return U if kernel is None or U is None else kernel.points(U, "controls")
+
+
+def observe_all(model: Filter, X: Points) -> list[Seen]:
+    """Observations made ready: whole ones with one kernel matrix, others one by one."""
+    whole = model.observations_
+    masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
+    complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
+    seen = [Seen()] * len(masks)
+    if complete:
+        points = whole.exact.points(take(X, complete), "X")
+        whole.exact.check_pair(points, whole.X)
+        for rows in row_blocks(len(complete), count(whole.X)):
+            columns, support = evaluate(whole, take(points, rows))
+            for j, t in enumerate(complete[rows]):
+                seen[t] = Seen(whole, columns[:, j], float(to_numpy(support)[j]))
+    for t in sorted(set(range(len(masks))) - set(complete)):
+        found = present(whole, take(X, [t]), masks[t])
+        if found is not None:
+            part, point = found
+            column, support = evaluate(part, part.exact.points(point, "X"))
+            seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
+    return seen
+
+
+def check_lag(lag: int) -> int:
+    """Lag as an integer number of steps."""
+    if int(lag) != lag or lag < 0:
+        raise ValueError(f"lag must be an integer of at least 0, got {lag!r}")
+    return int(lag)

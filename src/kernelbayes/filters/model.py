@@ -1,0 +1,264 @@
+r"""What a filter has learned: how states move (:class:`Dynamics`), and what they look like.
+
+With features L (n, r) of the training states, a belief sum_i w_i phi(z_i) is the vector L^T w, and
+every operator on states is an (r, r) matrix between two such vectors. For an exact kernel L is a
+pivoted Cholesky factor to working precision, often far narrower than n. With controls the
+transition operator acts on pairs (z, u) under the product kernel.
+
+These are plain values; :mod:`kernelbayes.filters.step` computes with them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Ints,
+    like,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
+from kernelbayes.gram import Gram, factor_with_ridge, gram
+from kernelbayes.gram.features import Fourier, Landmarks, nystrom, pivoted_cholesky
+from kernelbayes.gram.lapack import cho_solve, solve_triangular
+from kernelbayes.gram.loo import loo_subset
+from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import Points, count, take
+from kernelbayes.rules import BayesMethod
+
+# Relative trace error at which a factor stands for the exact Gram matrix: rounding in sums of some
+# thousand terms.
+EXACT = 1e-12
+# An exact Gram matrix is factored when its numerical rank is below this share of n: an update with
+# the factor then takes about as long as one with the matrix (n r^2 against n^3 / 3 operations).
+WORTHWHILE = 1.0 / 3.0
+# Training observations whose nearest neighbours say what support is usual: the first percentile of
+# that many is known to a factor that hardly matters.
+SUPPORT_POINTS = 500
+
+
+class Simulated(Protocol):
+    """A transition that is sampled from instead of learned."""
+
+    def predict(self, W: Array, control: Points | None, t: int) -> Array:
+        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k)."""
+
+    def moved(self, control: Points | None, t: int) -> Array | None:
+        """Features (n, r) of the training states moved at time t; None if as at any other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """How states move, from n training states and m transitions between them.
+
+    Attributes
+    ----------
+    features : array (n, r)
+        L, features of the states.
+    to_prior : array (r, r)
+        (L^T L + n eta I)^-1, applied to features of a prediction.
+    transport : array (r, r)
+        (L_src^T L_src + m eta' I)^-1.
+    source, target : arrays (m,)
+        Transition j goes from state source[j] to state target[j].
+    shift : bool
+        Whether weights are shifted along the transitions instead.
+    controlled : Controlled or None
+        The operator on (state, control) pairs.
+    simulated : Simulated or None
+        A known transition to sample from.
+    moved : array (m, r) or None
+        Features of the ends of the transitions, if they are no training states.
+    """
+
+    features: Array
+    to_prior: Array
+    transport: Array
+    source: Ints
+    target: Ints
+    shift: bool = False
+    controlled: Controlled | None = None
+    simulated: Simulated | None = None
+    moved: Array | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of training states."""
+        return int(self.features.shape[0])
+
+    @cached_property
+    def before(self) -> Array:
+        """Features (m, r) of the states that transitions start from."""
+        return take(self.features, self.source)
+
+    @cached_property
+    def after(self) -> Array:
+        """Features (m, r) of the states that transitions lead to."""
+        return take(self.features, self.target) if self.moved is None else self.moved
+
+    def acting(self, control: Points | None) -> Points | None:
+        """Check controls (k, ...); a ValueError where one is missing or unexpected."""
+        if self.simulated is not None:
+            return control
+        if self.controlled is None:
+            if control is not None:
+                raise ValueError("this filter was fitted without controls; fit(X, Z, controls)")
+            return None
+        if control is None:
+            raise ValueError("this filter was fitted with controls: give the control of each step")
+        return self.controlled.kernel_u.points(control, "control")
+
+
+@dataclass(frozen=True, eq=False)
+class Controlled:
+    """Transition operator on pairs (z, u), through pivots among the observed transitions."""
+
+    features: Array  # (m, r) of the transitions
+    transport: Array  # (r, r)
+    factor: Array  # (r, r), Cholesky factor of the pivots' Gram matrix
+    states: Array  # (n, r), kernel between the training states and the pivots' states
+    kernel_u: Kernel
+    pivots: Points  # controls of the pivots
+
+    def transition_weights(self, w: Array, control: Points | None) -> Array:
+        """Weights over transitions for beliefs w (n,) or (n, k), each under its own control."""
+        known = self.kernel_u(self.pivots, control)  # (r, 1 or k)
+        known = known if w.ndim == 2 else known[:, 0]
+        Phi = solve_triangular(self.factor, (self.states.T @ w) * known)
+        return self.features @ (self.transport @ Phi)
+
+    def mean_after(self, values: Array, control: Points | None) -> Array:
+        """Means (n,) of values (m,) at the transitions' ends, given each state and the control."""
+        known = self.kernel_u(self.pivots, control)[:, 0]
+        Phi = self.transport @ (self.features.T @ values)
+        return self.states @ (known * solve_triangular(self.factor, Phi, transpose=True))
+
+    @classmethod
+    def learn(
+        cls, kernel_z: Kernel, kernel_u: Kernel, Z: Points, source: Ints, U: Points,
+        ridge: float, rank: int | None, rng: np.random.Generator,
+    ) -> Controlled:  # fmt: skip
+        """Learn from states Z (n, ...) and the controls U (m, ...) of the transitions."""
+        kernel = Parts({"z": kernel_z, "u": kernel_u})
+        pairs = {"z": take(Z, source), "u": U}
+        if kernel.finite:  # landmarks need kernels of points, not features
+            kernel_z, kernel_u = _underlying(kernel_z), _underlying(kernel_u)
+            kernel = Parts({"z": kernel_z, "u": kernel_u})
+        joint = compressed(kernel, pairs, rank, rng)
+        assert isinstance(joint, Landmarks)
+        F = joint.features(pairs)
+        return cls(
+            F, inverse_ridge(F, ridge), joint.factor, kernel_z(Z, joint.landmarks["z"]),
+            kernel_u, joint.landmarks["u"],
+        )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Observations:
+    """What states look like: training observations under a kernel, ready for Bayes' rule.
+
+    Attributes
+    ----------
+    X : points (n, ...)
+    kernel : Kernel
+        In use: with finite features where that is exact and cheaper.
+    exact : Kernel
+        As given, in which the belief about observations is expressed.
+    method, ridge
+        Of Bayes' rule.
+    known : array (n, d) or None
+        Which training coordinates are there; None means all.
+    patterns : mapping
+        The same for some of the coordinates, by which are present.
+    """
+
+    X: Points
+    kernel: Kernel
+    exact: Kernel
+    method: BayesMethod
+    ridge: float
+    known: Bools | None = None
+    gram: Gram = field(init=False)
+    patterns: OrderedDict[bytes, Observations] = field(
+        init=False, repr=False, default_factory=OrderedDict
+    )
+
+    def __post_init__(self) -> None:
+        self.gram = gram(self.kernel, self.X)
+
+    @cached_property
+    def usable(self) -> Bools | None:
+        """Which training observations (n,) are complete; None means all."""
+        if self.known is None:
+            return None
+        complete = np.all(self.known, axis=1)
+        return None if complete.all() else complete
+
+    @cached_property
+    def norms(self) -> Array:
+        """Norms in the RKHS of the training observations, or of the landmarks, as a column."""
+        if isinstance(self.kernel, Landmarks):
+            values = self.kernel.kernel.diag(self.kernel.landmarks)
+        else:
+            values = self.kernel.diag(self.X)
+        return namespace(values).sqrt(values)[:, None]
+
+    @cached_property
+    def usual_support(self) -> float:
+        """Similarity to the nearest other observation that 99 % of the training sample reach."""
+        n = count(self.X)
+        chosen = loo_subset(n, SUPPORT_POINTS)
+        points = take(self.X, chosen)
+        near = np.empty(len(chosen))
+        base = self.exact.kernel if isinstance(self.exact, Landmarks | Fourier) else self.exact
+        scale = np.sqrt(to_numpy(base.diag(self.X)))
+        for rows in row_blocks(len(chosen), n):
+            K = to_numpy(base(take(points, rows), self.X)) / np.where(scale > 0, scale, 1.0)
+            K[np.arange(len(K)), chosen[rows]] = 0.0
+            near[rows] = K.max(axis=1) / np.where(scale > 0, scale, 1.0)[chosen[rows]]
+        return float(np.quantile(near, 0.01))
+
+
+def compressed(
+    kernel: Kernel, points: Points, rank: int | None, rng: np.random.Generator
+) -> Kernel:
+    """Kernel with finite features: Nystrom of a given rank, or exact to working precision."""
+    if kernel.finite:
+        return kernel
+    if rank is not None:
+        return nystrom(kernel, points, min(rank, count(points)), rng=rng)
+    return pivoted_cholesky(kernel, points, tol=EXACT, rng=rng)
+
+
+def worthwhile(
+    kernel: Kernel, X: Points, rank: int | None, rng: np.random.Generator | int
+) -> Kernel:
+    """Kernel with finite features if a rank is given or if few features are exact."""
+    if kernel.finite:
+        return kernel
+    if rank is not None:
+        return nystrom(kernel, X, min(rank, count(X)), rng=rng)
+    limit = int(WORTHWHILE * count(X))
+    if limit < 1:
+        return kernel
+    candidate = pivoted_cholesky(kernel, X, rank=limit, tol=EXACT, rng=rng)
+    return candidate if candidate.error <= EXACT else kernel
+
+
+def inverse_ridge(F: Array, ridge: float) -> Array:
+    """(F^T F + n ridge I)^-1, (r, r): applied at every step, so formed once."""
+    R, _ = factor_with_ridge(F.T @ F, F.shape[0] * ridge)
+    return cho_solve(R, like(np.eye(F.shape[1]), R))
+
+
+def _underlying(kernel: Kernel) -> Kernel:
+    inner = getattr(kernel, "kernel", kernel)
+    return inner if isinstance(inner, Kernel) else kernel

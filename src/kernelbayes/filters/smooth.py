@@ -1,0 +1,56 @@
+r"""The backward step of smoothing: what later observations say about an earlier state.
+
+The belief at time t given everything is the filtered one times, at each state, the mean over the
+next state of the ratio of the smoothed belief there to its prediction,
+
+.. math:: p(z_t \mid x_{1:T}) = p(z_t \mid x_{1:t}) \, \mathrm{E} \Big[
+          \frac{p(z_{t+1} \mid x_{1:T})}{p(z_{t+1} \mid x_{1:t})} \,\Big|\, z_t \Big] .
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kernelbayes.arrays import Array, namespace
+from kernelbayes.filters.model import Dynamics
+from kernelbayes.filters.step import normalised, scatter, transition_weights
+from kernelbayes.gram import factor_with_ridge
+from kernelbayes.gram.lapack import cho_solve
+from kernelbayes.points import Points
+
+
+def backward(
+    dynamics: Dynamics, w: Array, later: Array, control: Points | None, t: int, ridge: float
+) -> Array:
+    """Smoothed belief (n,) from the filtered one w and the smoothed one at time t, a step later.
+
+    The belief w is multiplied by the mean, given each state, of the ratio of ``later`` to the
+    prediction. Both are embeddings, and the ratio is a regression in the prediction's covariance of
+    features (as in Bayes' rule with the next state as observation). Where the two beliefs have no
+    transition in common, w stays as it is.
+    """
+    if dynamics.simulated is not None:
+        moved = dynamics.simulated.moved(control, t)
+        dynamics = dynamics if moved is None else replace(dynamics, moved=moved)
+    a = transition_weights(dynamics, w, control)
+    xp = namespace(a)
+    prior = xp.clip(a, min=0.0)
+    total = xp.sum(prior)
+    if not float(total) > 0.0:
+        return w
+    C = dynamics.after.T @ ((prior / total)[:, None] * dynamics.after)
+    R, _ = factor_with_ridge(C, ridge)
+    # Errors of one step must not grow over many: negative weights feed them.
+    ratio = xp.clip(dynamics.after @ cho_solve(R, dynamics.features.T @ later), min=0.0)
+    mean = xp.clip(_mean_after(dynamics, ratio, control), min=0.0)
+    result = normalised(xp.clip(w, min=0.0) * mean)
+    return w if result is None else result
+
+
+def _mean_after(dynamics: Dynamics, values: Array, control: Points | None) -> Array:
+    """Means (n,) of values (m,) at the transitions' ends, given each state."""
+    if dynamics.shift:
+        return scatter(values, dynamics.source, dynamics.n)
+    if dynamics.controlled is not None:
+        return dynamics.controlled.mean_after(values, control)
+    return dynamics.features @ (dynamics.transport @ (dynamics.before.T @ values))

@@ -1,0 +1,294 @@
+r"""One step of a filter: **predict** with the sum rule, **update** with Bayes' rule.
+
+A belief is a weight vector w (n,) over the training states z_1..z_n, the embedding
+sum_i w_i phi(z_i). With their features L (n, r), and L_src those of the starts of the m observed
+transitions, a step is (KBR13 section 4.3, IW22 Alg. 2):
+
+1. *Predict*, the sum rule: weights over the transitions by the operator (KBR13 eq. 17),
+
+   .. math:: a = L_{src} (L_{src}^\top L_{src} + m \eta' I)^{-1} L^\top w,
+
+   or by shift, a_j = w_source(j) (CME13 eq. 35); the prediction v has weight a_j at the end of
+   transition j.
+2. *Update*, Bayes' rule with the prediction as prior: its weights on the training sample,
+   gamma = (G_Z + n eta I)^-1 G_Z v, then the rule of :mod:`kernelbayes.rules` at the observation.
+3. An observation unlike the training sample is trusted only in part; the belief then is a mixture
+   with the prediction.
+
+Everything here is a function of values: what was learned (:mod:`~kernelbayes.filters.model`) and
+weights in, weights out. Several beliefs side by side are columns (n, k).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from kernelbayes.arrays import Array, Floats, Ints, namespace, to_numpy
+from kernelbayes.embedding import Embedding
+from kernelbayes.filters.beliefs import FilterState, StepInfo
+from kernelbayes.filters.missing import present
+from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.sequences import as_row, row_in_order
+from kernelbayes.gram import Dense, Factored, LowRank
+from kernelbayes.gram.features import Landmarks
+from kernelbayes.gram.lapack import LinAlgError, solve_positive, solve_triangular
+from kernelbayes.points import Points, PointsLike, take
+from kernelbayes.rules import turn
+from kernelbayes.rules.conditional import nearest_similarity
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
+
+# Weights that sum to less than this share of their sizes nearly cancel: dividing them by their sum
+# would magnify rounding errors tenfold or more, and a mean under such weights may lie anywhere.
+LEAST_SHARE = 0.1
+# An observation with less than this share of the usual support is trusted in proportion: training
+# sets ten times sparser than the filter's own would still be trusted.
+UNUSUAL = 0.1
+# Prior weights below this share of the largest are rounding errors of the operators before them.
+ACTIVE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One observation made ready: kernel values, support, and the model they belong to."""
+
+    observations: Observations | None = None  # None: nothing was observed
+    column: Array = None
+    support: float = float("nan")
+
+
+# --- predict: the sum rule ------------------------------------------------------------------------
+
+
+def predict(dynamics: Dynamics, W: Array, control: Points | None = None, t: int = 0) -> Array:
+    """Predictions (n, k) at time t from beliefs W (n, k) one step before."""
+    if dynamics.simulated is not None:  # KMCF16 Alg. 4
+        return dynamics.simulated.predict(W, control, t)
+    V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
+    xp = namespace(V)
+    mass = xp.sum(V, axis=0)
+    lost = ~(mass > LEAST_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
+    divided = V / xp.where(lost, xp.ones_like(mass), mass)
+    # A belief that has left the training sample has no prediction: any state may come next.
+    return xp.where(lost[None, :], 1.0 / V.shape[0], divided)
+
+
+def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = None) -> Array:
+    """Weights a (m,) or (m, k) over the observed transitions for beliefs w (n,) or (n, k)."""
+    if dynamics.shift:
+        return take(w, dynamics.source)  # CME13 eq. 35
+    if dynamics.controlled is not None:
+        return dynamics.controlled.transition_weights(w, control)
+    return dynamics.before @ (dynamics.transport @ (dynamics.features.T @ w))  # KBR13 eq. 17
+
+
+def scatter(a: Array, index: Ints, n: int) -> Array:
+    """Weights (n,) or (n, k) with a_j at index[j] and zero elsewhere."""
+    if isinstance(a, np.ndarray):
+        result = np.zeros((n, *a.shape[1:]), dtype=a.dtype)
+        result[index] = a
+        return result
+    xp = namespace(a)
+    position = np.full(n, len(index))
+    position[index] = np.arange(len(index))
+    padded = xp.concat([a, 0.0 * a[:1, ...]], axis=0)
+    places = xp.asarray(position, device=getattr(a, "device", None))
+    return xp.take(padded, places, axis=0)
+
+
+# --- update: Bayes' rule --------------------------------------------------------------------------
+
+
+def update(
+    dynamics: Dynamics, V: Array, seen: list[Seen], flat: bool = False
+) -> tuple[Array, list[StepInfo]]:
+    """Beliefs (n, k) and what happened, from predictions V (n, k) and k observations.
+
+    ``flat`` says that nothing is known before the observation.
+    """
+    xp = namespace(V)
+    # KBR13, IW22: where nothing is known, all training states are alike.
+    gammas = xp.ones_like(V) / V.shape[0] if flat else prior_weights(dynamics, V)
+    found = [posterior(V[:, j], gammas[:, j], one) for j, one in enumerate(seen)]
+    return xp.stack([w for w, _ in found], axis=1), [info for _, info in found]
+
+
+def prior_weights(dynamics: Dynamics, V: Array) -> Array:
+    """Weights gamma (n, k) of predictions V (n, k) on the training sample."""
+    if dynamics.simulated is not None:
+        return V  # already expressed by its weights on the training sample
+    return dynamics.features @ (dynamics.to_prior @ (dynamics.features.T @ V))
+
+
+def posterior(v: Array, gamma: Array, seen: Seen) -> tuple[Array, StepInfo]:
+    """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation."""
+    xp = namespace(v)
+    mass, trusted, w, cancelled = float("nan"), 0.0, None, False
+    observed = seen.observations is not None
+    if seen.observations is not None:
+        mass, trusted = 0.0, trust(seen.observations, seen.support)
+        if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
+            raw = bayes_rule_at(seen.observations, gamma, seen.column)
+            mass, w = float(xp.sum(raw)), normalised(raw)
+    if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
+        w, cancelled = cut_off(w), True
+    fallback = observed and (w is None or trusted < 1.0 or cancelled)
+    if w is None:
+        w = v
+    elif trusted < 1.0:
+        w = trusted * w + (1.0 - trusted) * v
+    ess = float(1.0 / xp.sum(w**2))
+    return w, StepInfo(mass, seen.support, ess, observed, fallback)
+
+
+def bayes_rule_at(observations: Observations, gamma: Array, column: Array) -> Array:
+    """Posterior weights (n,) from prior weights gamma (n,) and a column of :func:`evaluate`.
+
+    All zero where the prior has no mass on usable pairs.
+    """
+    xp = namespace(gamma)
+    if observations.usable is not None:  # a pair whose observation is missing says nothing here
+        gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
+    importance = observations.method == "importance"
+    if importance:
+        gamma = xp.clip(gamma, min=0.0)  # IW22 Alg. 1, line 2
+    mass = xp.sum(gamma)
+    if not float(mass) > 0.0:
+        return 0.0 * gamma
+    gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
+    gram = observations.gram
+    if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
+        return _importance(gram, gamma, column, observations.ridge)
+    solver = turn(gram, gamma, observations.method, observations.ridge)
+    return (solver.solve_features if isinstance(gram, Factored) else solver.solve)(column)
+
+
+def _importance(gram: Dense | LowRank, gamma: Floats, column: Floats, ridge: float) -> Floats:
+    """IW22 Alg. 1, line 3 on the active points, straight to LAPACK: the hot loop of a filter.
+
+    NaN where the matrix is not positive definite, so that the step falls back on the prediction.
+    """
+    active = np.flatnonzero(gamma > ACTIVE * gamma.max())
+    s, w = np.sqrt(gamma[active]), np.zeros(len(gamma), dtype=gamma.dtype)
+    if isinstance(gram, LowRank):
+        A = s[:, None] * gram.L[active]
+        C, b, expand = A.T @ A, column, A
+    else:
+        C, b, expand = gram.G.take(active, axis=0).take(active, axis=1), s * column[active], None
+        C *= s[:, None]
+        C *= s
+    C.flat[:: len(C) + 1] += ridge
+    try:
+        c = solve_positive(C, b, overwrite=True)
+    except LinAlgError:
+        return np.full_like(w, np.nan)
+    w[active] = s * (c if expand is None else expand @ c)
+    return w
+
+
+# --- observations and weights ---------------------------------------------------------------------
+
+
+def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
+    """Return what the update needs of k checked points: columns (r or n, k), supports (k,)."""
+    kernel = observations.kernel
+    if isinstance(kernel, Landmarks):  # one kernel matrix serves both answers
+        K = kernel.kernel._cross(points, kernel.landmarks).T
+        base, columns = kernel.kernel, solve_triangular(kernel.factor, K)
+    elif isinstance(observations.gram, Factored):
+        columns = kernel.features(points).T
+        return columns, nearest_similarity(kernel, points, observations.X)
+    else:
+        K = columns = kernel._cross(observations.X, points)
+        base = kernel
+    xp = namespace(K)
+    scale = observations.norms * xp.sqrt(base._diag(points))
+    positive = scale > 0
+    ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
+    return columns, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
+
+
+def trust(observations: Observations, support: float) -> float:
+    """How far an observation of this support can be trusted, from 0 to 1."""
+    if not np.isfinite(support) or support <= 0.0:
+        return 0.0
+    enough = UNUSUAL * observations.usual_support
+    return 1.0 if support >= enough else support / enough
+
+
+def normalised(weights: Array) -> Array | None:
+    """Weights (n,) divided by their sum; None if they nearly cancel or are not finite."""
+    xp = namespace(weights)
+    mass, size = float(xp.sum(weights)), float(xp.sum(xp.abs(weights)))
+    if not np.isfinite(size) or mass <= LEAST_SHARE * size or size == 0.0:
+        return None
+    return weights / mass
+
+
+def cut_off(weights: Array) -> Array | None:
+    """Weights (n,) without the negative ones, divided by their sum; None if nothing is left."""
+    return normalised(namespace(weights).clip(weights, min=0.0))
+
+
+# --- the online step ------------------------------------------------------------------------------
+
+
+def observe(model: Filter, x: PointsLike) -> Seen:
+    """One observation made ready for the update."""
+    found: tuple[Observations, Points] | None
+    if type(x) is np.ndarray and x.ndim and x.dtype.kind == "f" and np.isfinite(x).all():
+        found = model.observations_, x[None, ...]  # whole, as usual: no search for what is missing
+    else:
+        found = present(model.observations_, as_row(row_in_order(x, model.names_x_)))
+    if found is None:
+        return Seen()
+    observations, point = found
+    point = observations.exact.points(point, "x")
+    observations.exact.check_pair(point, observations.X)
+    columns, support = evaluate(observations, point)
+    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+
+
+def step(
+    model: Filter, state: FilterState, x: PointsLike, control: PointsLike = None, steps: int = 1
+) -> tuple[FilterState, StepInfo]:
+    """Predict and update: a pure function of an immutable state.
+
+    Parameters
+    ----------
+    state : FilterState
+        From :meth:`start` or the step before.
+    x : point or None
+        Observation; None or NaN is a missing one, and a vector with some NaN conditions on what is
+        there.
+    control : point, optional
+        What acted since the step before.
+    steps : int
+        Transitions since the step before; more than one after a gap.
+
+    Returns
+    -------
+    state : FilterState
+    info : StepInfo
+    """
+    check_is_fitted(model, "dynamics_")
+    if steps < 1 or int(steps) != steps:
+        raise ValueError(f"steps must be an integer of at least 1, got {steps}")
+    dynamics, first, u = model.dynamics_, state.t == 0, None
+    if not first and (control is not None or dynamics.controlled is not None):
+        u = dynamics.acting(as_row(row_in_order(control, model.names_u_)))
+    seen = observe(model, x)
+    W, history = state.belief.weights[:, None], state.history
+    for t in range(state.t, state.t if first else state.t + int(steps)):
+        history = (*history, (W[:, 0], u))
+        W = predict(dynamics, W, u, t)
+    W, infos = update(dynamics, W, [seen], first and state.flat)
+    belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
+    history = history[-state.lag :] if state.lag else ()
+    t = 1 if first else state.t + int(steps)
+    return replace(state, t=t, belief=belief, history=history), infos[0]
