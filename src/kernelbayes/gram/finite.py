@@ -129,6 +129,10 @@ class Landmarks(_Finite):
         """Number of features r."""
         return int(self.factor.shape[0])
 
+    def anchors(self, points: Points) -> Points:  # noqa: ARG002
+        """Return the landmarks: what is far from all of them is not seen."""
+        return self.landmarks
+
     def on(self, columns: Sequence[int]) -> Landmarks:
         """Projection of the kernel over some coordinates on those of the landmarks."""
         from kernelbayes.gram.features import pivoted_cholesky

@@ -153,6 +153,10 @@ class Kernel(ABC):
         """The kernel that this one approximates; itself if it is no approximation."""
         return self
 
+    def anchors(self, points: Points) -> Points:
+        """Points that stand for a training sample: itself, or the landmarks of a projection."""
+        return points
+
     @property
     def label(self) -> str:
         """Short name for tables."""

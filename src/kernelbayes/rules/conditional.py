@@ -208,8 +208,8 @@ class Conditional:
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     """Similarity of each x to the nearest training point (landmark), shape (m,), in blocks."""
-    training = getattr(kernel, "landmarks", training)
-    kernel, parts = kernel.exact, []
+    training, kernel = kernel.anchors(training), kernel.exact
+    parts = []
     for rows in row_blocks(count(X), count(training)):
         chunk = take(X, rows)
         parts.append(_similarity(kernel(chunk, training), kernel, chunk, training))

@@ -41,9 +41,9 @@ def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanEle
 def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
     """Return the same distribution embedded with another kernel."""
     if isinstance(prior, GaussianEmbedding):
-        if not isinstance(kernel, Gaussian):
+        if kernel.gaussian_bandwidth is None:
             raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
-        return GaussianEmbedding(prior.mean, prior.cov, kernel)
+        return GaussianEmbedding(prior.mean, prior.cov, Gaussian(kernel.gaussian_bandwidth))
     assert isinstance(prior, Embedding)
     again: Embedding = embed(kernel.points(prior.points, "prior"), kernel, prior.weights)
     return again

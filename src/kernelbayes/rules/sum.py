@@ -66,7 +66,8 @@ class Joint(Embedding):
 
     def marginal(self, part: Literal["x", "z"]) -> Embedding:
         """Embedding of one part."""
-        kernels = dict(self.kernel.parts) if isinstance(self.kernel, Parts) else {}
+        first = take(self.points, slice(0, 1))
+        kernels = {key: kernel for key, kernel, _ in self.kernel.split(first)}
         if part not in kernels:
             raise ValueError(f"part must be 'x' or 'z', got {part!r}")
         if self.grid is None:
