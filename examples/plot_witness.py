@@ -10,7 +10,7 @@ function*, is positive where the first has more mass and negative where the seco
 import numpy as np
 
 import kernelbayes as kb
-from kernelbayes.embedding.witness import plot_witness
+from kernelbayes.plot import plot_witness
 
 rng = np.random.default_rng(0)
 normal = rng.normal(size=1000)

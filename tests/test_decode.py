@@ -207,3 +207,42 @@ def test_angles_have_a_mean_and_a_mode_on_the_circle():
     mu = kb.embed([359.0, 1.0, 2.0, 358.0, 180.0], kb.Periodic(0.3, 360.0))
     assert mu.mode()[0] in (359.0, 1.0)
     np.testing.assert_allclose(mu.mean(), [0.0], atol=1e-6)
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def test_summary_is_a_table_of_the_answers():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    batch = kb.embed(X, kb.Gaussian(1.0), np.random.default_rng(1).uniform(size=(3, 50)))
+    table = batch.summary(level=0.8)
+    assert [(row["member"], row["variable"]) for row in table] == [
+        (i, name) for i in range(3) for name in ("x0", "x1")
+    ]
+    row = table[3]  # member 1, coordinate 1
+    assert row["mean"] == batch.mean()[1, 1]
+    assert row["sd"] == batch.std()[1, 1] == np.sqrt(batch.cov()[1, 1, 1])
+    assert row["median"] == batch.median()[1, 1] == batch.quantile(0.5)[1, 0, 1]
+    assert (row["10%"], row["90%"]) == tuple(batch.interval(0.8)[1, 1])
+    single = batch[1].summary(level=0.8)
+    assert [r["mean"] for r in single] == [r["mean"] for r in table[2:4]]
+    assert repr(single).splitlines()[0].split() == [
+        "variable",
+        "mean",
+        "sd",
+        "median",
+        "10%",
+        "90%",
+    ]
+
+
+def test_log_density_is_the_logarithm_and_does_not_underflow():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    batch = kb.embed(X, kb.Gaussian(1.0), np.random.default_rng(1).normal(1.0, size=(2, 40)))
+    # Both sum 40 terms of one sign: relative errors of some 40 roundings.
+    np.testing.assert_allclose(batch.log_density(X[:5]), np.log(batch.density(X[:5])), rtol=1e-12)
+    far = batch[0].log_density([[1e3, 0.0]], bandwidth=0.5)
+    assert np.all(np.isfinite(far))
+    assert batch[0].density([[1e3, 0.0]], bandwidth=0.5) == 0.0
+    with pytest.raises(ValueError, match="negative"):
+        batch.log_density(X, valid="raw")

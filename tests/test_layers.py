@@ -9,7 +9,17 @@ import kernelbayes
 
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
-    *("arrays", "points", "kernels", "gram", "herding", "plot", "embedding", "compression"),
+    *(
+        "arrays",
+        "points",
+        "tables",
+        "kernels",
+        "gram",
+        "herding",
+        "plot",
+        "embedding",
+        "compression",
+    ),
     *("rules", "estimators", "select"),
     *("filters", "graphs"),
     *("likelihood_free", "compare", "neural", "files", "report", "laws", "demo", "cli", "__main__"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.embedding.witness import FIRST, SECOND, plot_witness
+from kernelbayes.plot import plot_witness
+from kernelbayes.plot.canvas import FIRST, SECOND
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

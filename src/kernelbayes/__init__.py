@@ -1,6 +1,6 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import laws
+from kernelbayes import laws, plot
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.compare import (
     KernelTestResult,
@@ -11,10 +11,7 @@ from kernelbayes.compare import (
     mmd_test,
 )
 from kernelbayes.compression import Compressed, Resampled, compress, herd, resample, thin
-from kernelbayes.embedding import Batch, Embedding, embed
-from kernelbayes.embedding.decoding import Mixture
-from kernelbayes.embedding.discrepancy import mmd, mmd2
-from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, Mixture, embed, mmd, mmd2
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.filters import (
     Beliefs,
@@ -155,4 +152,5 @@ __all__ = [
     # the rest
     "NumericalWarning",
     "laws",
+    "plot",
 ]

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Array, epsilon, like, namespace, to_float, to_numpy
-from kernelbayes.embedding import Embedding, embed
-from kernelbayes.embedding.discrepancy import mmd2
+from kernelbayes.embedding import Embedding, embed, mmd2
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
 from kernelbayes.points import Points, count, take
 

@@ -17,185 +17,25 @@ not sum to one: rules produce such weights, and they are kept (``mass`` is their
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, epsilon, like, namespace, row_blocks, to_float, transpose
+from kernelbayes.arrays import Array, Bools, Ints, epsilon, like, namespace, to_float
 from kernelbayes.embedding.decoding import Decoding
+from kernelbayes.embedding.mean import MeanElement, Weighted, check_same_kernel
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import same_value
-from kernelbayes.points import (
-    Points,
-    as_floats,
-    column_names,
-    concatenate,
-    count,
-    sum_over_rows,
-    take,
-)
+from kernelbayes.points import PointsLike, as_floats, column_names, concatenate, count, take
 
-
-class MeanElement(ABC):
-    """An element of a kernel's RKHS that stands for a measure."""
-
-    kernel: Kernel
-
-    @property
-    @abstractmethod
-    def mass(self) -> Array:
-        """Total mass, 1 for a probability distribution."""
-
-    @abstractmethod
-    def __call__(self, X: Any) -> Array:
-        """Evaluate at points X, shape (n,)."""
-
-    @abstractmethod
-    def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product with another element of the same kernel."""
-
-    def norm(self) -> Array:
-        """RKHS norm."""
-        squared = self._squared_norm()
-        xp = namespace(squared)
-        return xp.sqrt(xp.clip(squared, min=0.0))  # only rounding can make it negative
-
-    @abstractmethod
-    def _squared_norm(self) -> Array:
-        """Squared RKHS norm, 0-d (or (m,) for a batch)."""
+Index = int | slice | Sequence[int] | Ints | Bools
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted(MeanElement, Decoding):
-    """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
-
-    ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
-    how far the embedding can be trusted if a rule made it.
-    """
-
-    points: Points
-    weights: Array
-    kernel: Kernel
-    names: tuple[str, ...] | None = field(default=None, repr=False)
-    diagnostics: Any = field(default=None, repr=False)
-
-    __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
-
-    @property
-    def mass(self) -> Array:
-        """Sum of the weights, 0-d for one embedding and (m,) for a batch."""
-        return namespace(self.weights).sum(self.weights, axis=-1)
-
-    @property
-    def ess(self) -> Array:
-        """Effective sample size (sum w)^2 / sum w^2, as large as n for equal weights."""
-        xp = namespace(self.weights)
-        squares = xp.sum(self.weights**2, axis=-1)
-        return xp.where(squares > 0, self.mass**2 / xp.where(squares > 0, squares, 1.0), 0.0)
-
-    @property
-    def negative(self) -> Array:
-        """Share of negative weight: sum of ``|w_i|`` over w_i < 0, relative to all."""
-        xp = namespace(self.weights)
-        sizes = xp.abs(self.weights)
-        total = xp.sum(sizes, axis=-1)
-        share = 0.5 * (total - self.mass) / xp.where(total > 0, total, xp.ones_like(total))
-        return xp.clip(share, 0.0, 1.0)
-
-    def with_diagnostics(self, diagnostics: Any) -> Self:
-        """Return the same embedding with diagnostics attached."""
-        return replace(self, diagnostics=diagnostics)
-
-    def __call__(self, X: Any) -> Array:
-        """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
-
-        Works in row blocks: the Gram matrix between X and the points is never held whole.
-        """
-        X = self.kernel.points(X)
-        self.kernel.check_pair(X, self.points)
-        xp = namespace(self.weights)
-        if self.kernel.finite:
-            values = (
-                self.kernel.features(c) @ transpose(self.features)
-                for c in _chunks(X, self.features)
-            )
-        else:
-            values = (
-                self.kernel(c, self.points) @ transpose(self.weights)
-                for c in _chunks(X, self.weights)
-            )
-        return transpose(xp.concat(list(values), axis=0))
-
-    @cached_property
-    def features(self) -> Array:
-        """Mean of the features, (r,) or (m, r), when the kernel has finite features."""
-        return sum_over_rows(
-            lambda chunk, rows: self.weights[..., rows] @ self.kernel.features(chunk),
-            self.points,
-            width=1024,
-        )
-
-    def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product.
-
-        A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
-        pairs for two batches.
-        """
-        check_same_kernel(self, other)
-        if isinstance(other, _Weighted) and self.kernel.finite:
-            namespace(self.features, other.features)
-            return self.features @ transpose(other.features)
-        # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
-        values = other(self.points)
-        return self.weights @ transpose(values)
-
-    def _squared_norm(self) -> Array:
-        xp = namespace(self.weights)
-        if self.kernel.finite:
-            return xp.sum(self.features**2, axis=-1)
-        return xp.sum(self.weights * self(self.points), axis=-1)
-
-    def normalized(self) -> Self:
-        """Divide the weights by their sum, so that the mass is one."""
-        xp = namespace(self.weights)
-        mass = self.mass
-        scale = xp.sum(xp.abs(self.weights), axis=-1)
-        if bool(xp.any(xp.abs(mass) <= 10.0 * epsilon(self.weights) * scale)):
-            raise ValueError("the weights sum to zero, so they cannot be normalised to mass one")
-        return self._reweighted(self.weights / mass[..., None])
-
-    def _reweighted(self, weights: Array) -> Self:
-        return replace(self, weights=weights, diagnostics=None)  # they were of other weights
-
-    def __mul__(self, factor: float) -> Self:
-        if isinstance(factor, MeanElement | Kernel):
-            return NotImplemented
-        return self._reweighted(self.weights * factor)
-
-    def __rmul__(self, factor: float) -> Self:
-        return self * factor
-
-    def __truediv__(self, divisor: float) -> Self:
-        return self * (1.0 / divisor)
-
-    def __neg__(self) -> Self:
-        return self * -1.0
-
-    def __sub__(self, other: Self) -> Self:
-        return self + -other
-
-    @abstractmethod
-    def __add__(self, other: Self) -> Self:
-        """Sum of two measures."""
-
-
-@dataclass(frozen=True, eq=False)
-class Embedding(_Weighted):
+class Embedding(Decoding):
     """Mean embedding of a weighted sample: points, weights (n,) and a kernel.
 
     Make one with :func:`embed`. Call it to evaluate it; add, subtract and scale it like the
@@ -230,7 +70,7 @@ class Embedding(_Weighted):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(_Weighted):
+class Batch(Decoding):
     """Embeddings over common points: weights (m, n). Indexing gives an Embedding.
 
     Examples
@@ -245,7 +85,7 @@ class Batch(_Weighted):
         """Return the number of embeddings."""
         return int(self.weights.shape[0])
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         """Return one Embedding for an integer, a Batch for a slice, a list or a mask."""
         several = isinstance(index, slice) or np.ndim(index) > 0
         if several and not isinstance(index, slice):
@@ -262,8 +102,8 @@ class Batch(_Weighted):
     def __repr__(self) -> str:
         return f"Batch({len(self)} embeddings over {count(self.points)} points, {self.kernel!r})"
 
-    def __add__(self, other: _Weighted) -> Batch:
-        if not isinstance(other, _Weighted):
+    def __add__(self, other: Weighted) -> Batch:
+        if not isinstance(other, Weighted):
             return NotImplemented
         check_same_kernel(self, other)
         if not same_value(other.points, self.points):
@@ -271,7 +111,7 @@ class Batch(_Weighted):
         return self._reweighted(self.weights + other.weights)
 
 
-def embed(points: Any, kernel: Kernel, weights: Any = None) -> Any:
+def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> Any:
     """Mean embedding of a sample.
 
     Parameters
@@ -315,23 +155,66 @@ def embed(points: Any, kernel: Kernel, weights: Any = None) -> Any:
     return Embedding(points, weights, kernel, names)
 
 
-def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
-    """Raise unless both are embeddings of one RKHS."""
-    if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
-        other = nu if isinstance(mu, MeanElement) else mu
-        raise TypeError(f"an embedding is needed, got {type(other).__name__}; use embed(...)")
-    first, second = mu.kernel, nu.kernel
-    if first != second:
-        raise ValueError(
-            f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
-            "embed both with the same kernel"
-        )
-
-
-def _chunks(X: Points, over: Array) -> Iterator[Points]:
-    for rows in row_blocks(count(X), int(over.shape[-1])):
-        yield take(X, rows)
-
-
 def _same_kind(a: Array, b: Array) -> bool:
     return is_array_api_obj(a) and type(a) is type(b) and a.dtype == b.dtype
+
+
+def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
+    r"""Squared maximum mean discrepancy, the squared RKHS distance of two embeddings.
+
+    .. math:: \mathrm{MMD}^2 = \|\mu - \nu\|^2
+              = \langle\mu,\mu\rangle - 2\langle\mu,\nu\rangle + \langle\nu,\nu\rangle
+
+    Parameters
+    ----------
+    mu, nu : embeddings of the same kernel
+    unbiased : bool
+        Leave out the terms k(x_i, x_i), so that the expectation over samples is the squared
+        distance of the distributions; the estimate may then be negative. For two Embeddings.
+
+    Returns
+    -------
+    array
+        A number, (m,) with a batch, (m, m') between two batches.
+
+    Examples
+    --------
+    >>> from kernelbayes import Linear, embed, mmd2
+    >>> float(mmd2(embed([0.0, 2.0], Linear()), embed([4.0], Linear())))
+    9.0
+    """
+    check_same_kernel(mu, nu)
+    if unbiased:
+        if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
+            raise TypeError("the unbiased estimate is for two Embeddings of samples")
+        return _off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu.inner(nu)
+    if isinstance(mu, Embedding) and isinstance(nu, Embedding):
+        if mu.points is nu.points:  # subtract before squaring: no cancellation
+            return (mu - nu)._squared_norm()
+        if mu.kernel.finite:
+            return namespace(mu.features, nu.features).sum((mu.features - nu.features) ** 2)
+    first, second, cross = mu._squared_norm(), nu._squared_norm(), mu.inner(nu)
+    if isinstance(mu, Batch) and isinstance(nu, Batch):
+        first = first[:, None]
+    xp = namespace(cross)
+    return xp.clip(first + second - 2.0 * cross, min=0.0)  # only rounding can make it negative
+
+
+def mmd(mu: MeanElement, nu: MeanElement) -> Array:
+    """Maximum mean discrepancy: the RKHS distance of two embeddings (not squared).
+
+    Zero only for equal distributions if the kernel is characteristic. See :func:`mmd2`.
+    """
+    squared = mmd2(mu, nu)
+    return namespace(squared).sqrt(squared)
+
+
+def _off_diagonal(mu: Embedding) -> Array:
+    """Sum over i != j of w_i w_j k(x_i, x_j), rescaled to the full mass."""
+    xp = namespace(mu.weights)
+    squares = xp.sum(mu.weights**2)
+    rest = mu.mass**2 - squares
+    if not to_float(rest) > epsilon(mu.weights) * to_float(squares):
+        raise ValueError("the unbiased estimate needs at least two points on each side")
+    diagonal = xp.sum(mu.weights**2 * mu.kernel.diag(mu.points))
+    return (mu._squared_norm() - diagonal) * mu.mass**2 / rest

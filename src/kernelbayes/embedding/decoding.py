@@ -1,4 +1,4 @@
-r"""Decoding: from a weighted sample to answers.
+r"""Decoding: from a weighted sample to answers. Every question is a method here, in one list.
 
 An embedding is a weighted sample whose weights may be negative and need not sum to one. Two kinds
 of questions are asked of it:
@@ -10,7 +10,7 @@ of questions are asked of it:
   ``mode``) need weights that are not negative and sum to one. The option ``valid`` says how they
   are made so; :mod:`kernelbayes.embedding.regions` has the choices and the default.
 
-Everything works on a single embedding and on a batch, which adds a leading axis.
+A batch adds a leading axis to every answer.
 
 >>> import numpy as np
 >>> from kernelbayes import Gaussian, embed
@@ -21,18 +21,331 @@ Everything works on a single embedding and on a batch, which adds a leading axis
 0.67
 """
 
-from kernelbayes.embedding.density import Densities
-from kernelbayes.embedding.export import Export
-from kernelbayes.embedding.mixture import Mixture, Mixtures
-from kernelbayes.embedding.moments import Moments
-from kernelbayes.embedding.pictures import Pictures
-from kernelbayes.embedding.preimage import Preimages
-from kernelbayes.embedding.regions import Regions
-from kernelbayes.embedding.sampling import Sampling
-from kernelbayes.embedding.simplex import project_simplex
+from __future__ import annotations
 
-__all__ = ["Decoding", "Mixture", "project_simplex"]
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from kernelbayes.arrays import Array, Floats, Rng
+from kernelbayes.embedding import density, export, moments, preimage, regions, sampling
+from kernelbayes.embedding.mean import MeanElement, Weighted
+from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
+from kernelbayes.embedding.simplex import Kind, Validity, validity
+from kernelbayes.plot.embeddings import plot_embedding
+from kernelbayes.points import Points, PointsLike
+from kernelbayes.tables import Table
+
+Bandwidth = float | Array | None
 
 
-class Decoding(Moments, Pictures, Regions, Densities, Preimages, Mixtures, Export, Sampling):
+class Decoding(Weighted):
     """What can be read off an embedding (weights (n,)) or a batch (weights (m, n))."""
+
+    # --- linear questions -------------------------------------------------------------------------
+
+    def expect(self, f: Callable[[Points], Array] | Array) -> Array:
+        r"""Return the estimate of E[f], shape (...) for values (n, ...).
+
+        .. math:: \hat{E}[f] = \sum_i w_i f(x_i)
+
+        f is a vectorised function of the points, in the RKHS or not (KMCF16 chapter 5), or its
+        values at the points. An embedding is an RKHS function: the answer is then the inner product
+        with it, and :meth:`expect_bound` says how wrong it can be.
+
+        Examples
+        --------
+        >>> from kernelbayes import Gaussian, embed
+        >>> embed([1.0, 2.0, 6.0], Gaussian(1.0)).expect(lambda x: x[:, 0] > 1.5).round(3)
+        np.float64(0.667)
+        """
+        return moments.expect(self.points, self.weights, f)
+
+    def expect_bound(self, f: MeanElement, other: MeanElement | float | Array) -> Array:
+        r"""Bound on the difference of expectations of an RKHS function f under two embeddings.
+
+        .. math:: |E_\mu[f] - E_\nu[f]| = |\langle f, \mu - \nu \rangle| \le |f| \, |\mu - \nu|
+
+        f is an RKHS function: ``embed(points, kernel, coefficients)`` is sum_j c_j k(., y_j).
+        ``other`` is nu, the truth for instance, or the distance to it: what ``mmd`` or a theorem
+        gives. For n independent draws the expected distance to the truth is at most
+        sqrt(sup k / n).
+
+        Examples
+        --------
+        >>> from kernelbayes import Gaussian, embed
+        >>> k = Gaussian(1.0)
+        >>> mu, nu, f = embed([0.0, 1.0], k), embed([0.5, 1.5], k), embed([0.2], k, [3.0])
+        >>> bool(abs(mu.expect(f) - nu.expect(f)) <= mu.expect_bound(f, nu))
+        True
+        """
+        return moments.expect_bound(self, f, other)
+
+    def mean(self) -> Array:
+        """Mean, shape (d,).
+
+        On circles and rotations (``Periodic``, ``Rotation``, and ``Parts`` of them) the extrinsic
+        mean, a point of the space again.
+        """
+        return moments.mean(self)
+
+    def moment(self, k: int) -> Array:
+        """Raw moment of order k of each coordinate, shape (d,)."""
+        return moments.moment(self.vectors, self.weights, k)
+
+    def cov(self) -> Array:
+        """Covariance matrix (d, d), centred.
+
+        Of the weights divided by their sum, or of those of :meth:`valid` where some are negative:
+        a variance would come out negative otherwise.
+        """
+        return moments.covariance(self)
+
+    def std(self) -> Array:
+        """Return the standard deviation of each coordinate, shape (d,)."""
+        return moments.deviations(self.cov())
+
+    # --- a distribution ---------------------------------------------------------------------------
+
+    def prob(self, region: regions.Region, valid: Validity = True) -> Array:
+        """Probability of a region: a box (low, high) or a predicate on points.
+
+        The ends of a box are numbers or one per coordinate, and may be infinite. "rearranged"
+        is for intervals of scalar points.
+
+        Examples
+        --------
+        >>> from kernelbayes import Gaussian, embed
+        >>> mu = embed([0.0, 1.0, 2.0], Gaussian(1.0), [0.2, 0.3, 0.5])
+        >>> mu.prob((0.5, 2.5)), mu.prob(lambda x: x[:, 0] < 1.5)
+        (np.float64(0.8), np.float64(0.5))
+        """
+        return self._ask(regions.prob, validity(valid), region)
+
+    def cdf(self, x: PointsLike, valid: Validity = True) -> Array:
+        """Distribution function P(all coordinates <= x) at points x (k, d), shape (k,).
+
+        "rearranged" is for scalar points.
+        """
+        return self._ask(regions.cdf, validity(valid), x)
+
+    def quantile(self, q: float | Sequence[float] | Array, valid: Validity = True) -> Array:
+        """Quantiles of each coordinate at levels q, shape (len(q), d).
+
+        Between points the distribution function is interpolated. The raw one, which need not be
+        monotone, is not: its quantile is the first point at which it reaches q.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelbayes import Gaussian, embed
+        >>> embed(np.arange(101.0), Gaussian(1.0)).quantile([0.25, 0.5]).round(1)
+        array([[24.7],
+               [50. ]])
+        """
+        return self._ask(regions.quantile, validity(valid, "rearranged"), q)
+
+    def median(self, valid: Validity = True) -> Array:
+        """Median of each coordinate, shape (d,): the quantile at 1/2."""
+        return self.quantile(0.5, valid)[..., 0, :]
+
+    def interval(
+        self, level: float = 0.9, kind: regions.Shape = "equal-tailed", valid: Validity = True
+    ) -> Array:
+        """Credible interval of each coordinate, shape (d, 2).
+
+        Equal-tailed, or the shortest one ("highest": where the density is highest, if it has one
+        peak).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelbayes import Gaussian, embed
+        >>> mu = embed(np.random.default_rng(0).exponential(size=5000), Gaussian(1.0))
+        >>> mu.interval(0.9).round(1), mu.interval(0.9, kind="highest").round(1)
+        (array([[0.1, 3.1]]), array([[0. , 2.3]]))
+        """
+        return self._ask(regions.interval, validity(valid, "rearranged"), level, kind)
+
+    def density(self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True) -> Array:
+        r"""Density at points X (k, d), shape (k,).
+
+        .. math:: \hat p(x) = \sum_i w_i J_h(x - x_i)
+
+        with J_h the normal density of standard deviation h (KMCF16 eq. 5.4), a number or one per
+        coordinate. By default h is Silverman's rule at the effective sample size, which oversmooths
+        several narrow peaks; give a smaller one then. A density of raw weights may be negative;
+        there is no rearranged one.
+
+        Examples
+        --------
+        >>> from kernelbayes import Gaussian, embed
+        >>> embed([0.0, 1.0], Gaussian(1.0)).density([0.5], bandwidth=0.5).round(3)
+        array([0.484])
+        """
+        return self._ask(density.density, validity(valid), X, bandwidth)
+
+    def log_density(
+        self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True
+    ) -> Array:
+        """Log density at points X (k, d), shape (k,): finite where :meth:`density` underflows."""
+        return self._ask(density.log_density, validity(valid), X, bandwidth)
+
+    def mode(
+        self,
+        starts: int = 5,
+        bandwidth: Bandwidth = None,
+        by: Literal["density", "weight"] = "density",
+    ) -> Points:
+        """Most probable point, shape (d,).
+
+        By "density": the highest peak of :meth:`density`, by mean shift from the highest few
+        (``starts``) of the heaviest points; for points that are not vectors (categories,
+        rotations) the point where the embedding is highest. By "weight": the point of largest
+        weight, in any space (weights of coinciding points are not added up).
+
+        Examples
+        --------
+        >>> from kernelbayes import Delta, Gaussian, embed
+        >>> embed([0.0, 1.0, 1.1], Gaussian(1.0)).mode().round(2)
+        array([1.02])
+        >>> str(embed(["a", "b"], Delta(), [0.3, 0.7]).mode(by="weight"))
+        'b'
+        """
+        return density.mode(self, starts, bandwidth, by)
+
+    # --- a few points or numbers that stand for it ------------------------------------------------
+
+    def summary(self, level: float = 0.9) -> Table:
+        """Mean, standard deviation, median and interval: a row for each coordinate.
+
+        For a batch, of each member. ``to_frame()`` makes it a pandas frame.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelbayes import Gaussian, embed
+        >>> embed(np.arange(101.0), Gaussian(1.0)).summary()
+        variable  mean  sd     median  5%    95%
+        x0        50.0  29.15  50.0    4.55  95.45
+        """
+        answers = self.mean(), self.std(), self.median(), self.interval(level)
+        return export.summary(self.names, level, *answers)
+
+    def preimage(self, candidates: PointsLike | None = None) -> Points:
+        """Return the point y, shape (d,), whose embedding k(., y) is closest to this one.
+
+        Gaussian kernel: the fixed-point iteration of Mika et al. (1999), safeguarded against
+        negative denominators. Other smooth kernels on vectors (Matern with nu > 1, rational
+        quadratic, periodic, linear, polynomial, their sums, products, parts and low-rank
+        approximations): quasi-Newton ascent. Matrices (``Trace``): the weighted mean matrix; for
+        rotations, the closest rotation to it. Everything else, or with ``candidates``: the best of
+        the candidates (by default the embedding's own points).
+
+        A peak is found, not surely the highest: a distribution with several peaks has several
+        good pre-images. Members of a batch are searched for together.
+
+        Examples
+        --------
+        >>> from kernelbayes import Linear, Matern, embed
+        >>> embed([[0.0, 1.0], [4.0, 5.0]], Linear()).preimage().round(6)  # the mean
+        array([2., 3.])
+        >>> embed([0.0, 0.2, 1.0], Matern(2.0, nu=2.5)).preimage().round(2)
+        array([0.38])
+        """
+        return preimage.preimage(self, candidates)
+
+    def mixture(
+        self, components: int, rng: Rng = None, covariance: Covariance = "full", starts: int = 4
+    ) -> Mixture:
+        """Gaussian mixture closest to the embedding, divided by its mass, in RKHS distance.
+
+        The kernel must be Gaussian (or a low-rank approximation of a Gaussian kernel, which then
+        is taken exact). Detail much finer than its bandwidth is invisible to the fit: a bandwidth
+        far above the width of the components gives covariances that mean little.
+
+        The best of several searches is returned; their starts are drawn by k-means++ from the
+        weights of ``valid()``. ``covariance`` is "full" or "diagonal".
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelbayes import Gaussian, embed
+        >>> rng = np.random.default_rng(0)
+        >>> z = np.concatenate([rng.normal(-2.0, 0.5, size=300), rng.normal(2.0, 1.0, size=700)])
+        >>> fit = embed(z, Gaussian(0.5)).mixture(2, rng=0)
+        >>> order = np.argsort(fit.means[:, 0])
+        >>> fit.weights[order].round(1), fit.means[order, 0].round(1)
+        (array([0.3, 0.7]), array([-2. ,  1.9]))
+        """
+        return mixture(self, components, rng, covariance, starts)
+
+    def sample(
+        self,
+        m: int,
+        rng: Rng = None,
+        method: Literal["herding", "iid"] = "herding",
+        bandwidth: Bandwidth = None,
+    ) -> Points:
+        """Draw m points, shape (m, d); (batch, m, d) from a batch.
+
+        "herding" picks among the embedding's points so that the m picks together stand for it
+        best; it is deterministic. "iid" draws independently from the weights of ``valid()`` and
+        smooths by ``bandwidth``, a standard deviation or one per coordinate; 0 for none. The
+        default is a quarter of Silverman's rule in vector spaces (all of it would merge two peaks),
+        none elsewhere. Draws are shrunk towards the mean (Liu and West 2001), so that the
+        covariance stays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelbayes import Gaussian, embed
+        >>> mu = embed(np.random.default_rng(0).normal(size=1000), Gaussian(1.0))
+        >>> mu.sample(3).shape, mu.sample(500, rng=0, method="iid").std().round(1)
+        ((3, 1), np.float64(0.9))
+        """
+        return sampling.sample(self, m, rng, method, bandwidth)
+
+    # --- out of the library -----------------------------------------------------------------------
+
+    def to_frame(self) -> Any:
+        """Pandas frame of the points, one row each, with their weights as they are.
+
+        Columns are named as in the frame the points came from, or "x0", "x1", ... ("point" for
+        points that are not vectors), then "weight"; for a batch "weight_0", "weight_1", ...
+
+        Examples
+        --------
+        >>> from kernelbayes import Gaussian, embed
+        >>> embed([0.5, 1.5], Gaussian(1.0)).to_frame()
+            x0  weight
+        0  0.5     0.5
+        1  1.5     0.5
+        """
+        return export.to_frame(self)
+
+    def to_arviz(self, draws: int = 1000, rng: Rng = None, bandwidth: Bandwidth = None) -> Any:
+        """ArviZ InferenceData (a DataTree from ArviZ 1.0 on) whose posterior group holds draws.
+
+        ArviZ knows no weights, so they are resolved to independent draws of one chain:
+        ``sample(draws, rng, "iid", bandwidth)``. Variables have the points' column names, or "x0",
+        "x1", ...; those of a batch have one more dimension, its members.
+        """
+        return export.to_arviz(self, draws, rng, bandwidth)
+
+    def plot(self, ax: Any = None, level: float = 0.9, label: str | None = None) -> Any:
+        """Draw the distribution: of one coordinate, of two, or all pairs of more (a corner plot).
+
+        One coordinate: the density, its interval shaded, the mean as a line. (Silverman's rule
+        widens narrow peaks; draw ``density(x, bandwidth)`` yourself then.) Two: the points, sized
+        by their weight, and the contours around 50 and 90 % of the mass. More: these two in a
+        lower triangle. A batch over one coordinate: a density for each of up to six members, else
+        the interval and median against the member's number, as for every batch of vectors.
+
+        Returns matplotlib Axes, or an array of them. ``ax`` says where to draw if one axes is
+        enough, ``level`` is that of the shaded interval, ``label`` is for the legend.
+        """
+        return plot_embedding(self, density.grid_density, ax, level, label)
+
+    def _ask(self, question: Callable[..., Floats], kind: Kind, *asked: Any) -> Array:
+        """Answer of a function on points, weights (m, n) that sum to one, and their kind."""
+        return self._answer(question(self.points, self.probabilities(kind), kind, *asked))

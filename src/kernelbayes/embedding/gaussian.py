@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
 from kernelbayes.arrays import Array, cho_solve, cholesky, like, namespace, to_float
-from kernelbayes.embedding.core import MeanElement, check_same_kernel
+from kernelbayes.embedding.mean import MeanElement, check_same_kernel
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import as_floats
+from kernelbayes.points import PointsLike, as_floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class GaussianEmbedding(MeanElement):
         """One: a probability distribution."""
         return namespace(self.mean).ones_like(self.mean[0])
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: PointsLike) -> Array:
         """Evaluate at points X, shape (n,)."""
         X = self.kernel.points(X)
         self.kernel.check_pair(X, self.mean[None, :])

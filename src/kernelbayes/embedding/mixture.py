@@ -15,18 +15,18 @@ probability.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.cluster import kmeans_plusplus
 
-from kernelbayes.arrays import Rng, as_generator, to_numpy
-from kernelbayes.embedding.base import WeightedSample
+from kernelbayes.arrays import Floats, Ints, Rng, as_generator, to_numpy
+from kernelbayes.embedding.mean import Weighted
 from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import as_vectors
+from kernelbayes.points import PointsLike, as_vectors
 
 Covariance = Literal["full", "diagonal"]
 
@@ -45,10 +45,10 @@ class Mixture:
         RKHS distance to the embedding (of mass one) it was fitted to.
     """
 
-    weights: np.ndarray[Any, Any]
-    means: np.ndarray[Any, Any]
-    covariances: np.ndarray[Any, Any]
-    distance: Any
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    distance: float | Floats
 
     def __len__(self) -> int:
         """Return the number of components."""
@@ -59,9 +59,11 @@ class Mixture:
         if self.weights.ndim == 1:
             raise TypeError("this is one mixture, not a batch of them")
         weights, means, covariances = self.weights, self.means, self.covariances
-        return Mixture(weights[index], means[index], covariances[index], self.distance[index])
+        return Mixture(
+            weights[index], means[index], covariances[index], np.asarray(self.distance)[index]
+        )
 
-    def density(self, X: Any) -> np.ndarray[Any, Any]:
+    def density(self, X: PointsLike) -> Floats:
         """Density at points X (k, d), shape (k,); (m, k) for a batch."""
         X = np.asarray(to_numpy(as_vectors(X, "X")), dtype=float)
         d = self.means.shape[-1]
@@ -74,7 +76,7 @@ class Mixture:
         heights = np.exp(-0.5 * np.sum(scaled**2, axis=-2) - log_volume[..., None])
         return np.asarray(np.einsum("...k,...kx->...x", self.weights, heights))
 
-    def sample(self, m: int, rng: Rng = None) -> np.ndarray[Any, Any]:
+    def sample(self, m: int, rng: Rng = None) -> Floats:
         """Draw m points, shape (m, d); (batch, m, d) for a batch."""
         generator = as_generator(rng)
         if self.weights.ndim == 2:
@@ -85,73 +87,33 @@ class Mixture:
         return np.asarray(self.means[picks] + np.einsum("mij,mj->mi", L[picks], noise))
 
 
-class Mixtures(WeightedSample):
-    """Summaries by a few normal distributions."""
-
-    def mixture(
-        self,
-        components: int,
-        rng: Rng = None,
-        covariance: Covariance = "full",
-        starts: int = 4,
-    ) -> Mixture:
-        """Gaussian mixture closest to the embedding, divided by its mass, in RKHS distance.
-
-        Parameters
-        ----------
-        components : int
-            Number K of normal distributions.
-        rng : int, Generator or None
-            For the starts, drawn by k-means++ from the weights of ``valid()``.
-        covariance : {"full", "diagonal"}
-        starts : int
-            The best of this many searches is returned.
-
-        Returns
-        -------
-        Mixture
-            ``weights``, ``means``, ``covariances``, ``distance``, ``density(X)``, ``sample(m)``.
-
-        The kernel must be Gaussian (or a low-rank approximation of a Gaussian kernel, which then
-        is taken exact). Detail much finer than its bandwidth is invisible to the fit: a bandwidth
-        far above the width of the components gives covariances that mean little.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from kernelbayes import Gaussian, embed
-        >>> rng = np.random.default_rng(0)
-        >>> z = np.concatenate([rng.normal(-2.0, 0.5, size=300), rng.normal(2.0, 1.0, size=700)])
-        >>> fit = embed(z, Gaussian(0.5)).mixture(2, rng=0)
-        >>> order = np.argsort(fit.means[:, 0])
-        >>> fit.weights[order].round(1), fit.means[order, 0].round(1)
-        (array([0.3, 0.7]), array([-2. ,  1.9]))
-        """
-        kernel = _gaussian(self.kernel)
-        X = np.asarray(to_numpy(self._vectors), dtype=float)
-        n = self.weights.shape[-1]
-        if not 1 <= components <= n:
-            raise ValueError(f"components must lie between 1 and {n}, got {components}")
-        if starts < 1:
-            raise ValueError(f"starts must be at least 1, got {starts}")
-        if covariance not in ("full", "diagonal"):
-            raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
-        generator = as_generator(rng)
-        h = np.broadcast_to(np.asarray(kernel.bandwidth, dtype=float), X.shape[1])
-        fits = [
-            fit_mixture(X / h, w, v, components, generator, covariance, starts)
-            for w, v in zip(self._distribution("raw"), self._distribution(True), strict=True)
-        ]
-        weights, means, covariances, distances = map(np.stack, zip(*fits, strict=True))
-        batch = Mixture(weights, means * h, covariances * np.outer(h, h), distances)
-        return batch[0] if self._single else batch
+def mixture(
+    mu: Weighted, components: int, rng: Rng = None, covariance: Covariance = "full", starts: int = 4
+) -> Mixture:
+    """Gaussian mixture closest to an embedding divided by its mass, in RKHS distance."""
+    X = np.asarray(to_numpy(mu.vectors), dtype=float)
+    h = _bandwidths(mu.kernel, X.shape[1])
+    if not 1 <= components <= len(X):
+        raise ValueError(f"components must lie between 1 and {len(X)}, got {components}")
+    if starts < 1:
+        raise ValueError(f"starts must be at least 1, got {starts}")
+    if covariance not in ("full", "diagonal"):
+        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
+    generator = as_generator(rng)
+    fits = [
+        fit_mixture(X / h, w, v, components, generator, covariance, starts)
+        for w, v in zip(mu.probabilities("raw"), mu.probabilities(), strict=True)
+    ]
+    weights, means, covariances, distances = map(np.stack, zip(*fits, strict=True))
+    batch = Mixture(weights, means * h, covariances * np.outer(h, h), distances)
+    return batch[0] if mu._single else batch
 
 
-def _gaussian(kernel: Kernel) -> Gaussian:
+def _bandwidths(kernel: Kernel, d: int) -> Floats:
     if isinstance(kernel, Landmarks | Fourier):
         kernel = kernel.kernel
     if isinstance(kernel, Gaussian):
-        return kernel
+        return np.broadcast_to(np.asarray(kernel.bandwidth, dtype=float), d)
     raise TypeError(
         f"the closed form of a mixture needs a Gaussian kernel, got {kernel!r}; embed the same "
         "weighted sample with one: embed(mu.points, Gaussian.median(mu.points), mu.weights)"
@@ -159,14 +121,14 @@ def _gaussian(kernel: Kernel) -> Gaussian:
 
 
 def fit_mixture(
-    X: Any,
-    w: Any,
-    valid: Any,
+    X: Floats,
+    w: Floats,
+    valid: Floats,
     components: int,
     rng: np.random.Generator,
     covariance: Covariance = "full",
     starts: int = 4,
-) -> tuple[Any, Any, Any, float]:
+) -> tuple[Floats, Floats, Floats, float]:
     """Weights, means, covariances and distance of the mixture closest to a weighted sample.
 
     X (n, d) in units of the bandwidth, w (n,) its weights, ``valid`` (n,) those that starts are
@@ -175,21 +137,23 @@ def fit_mixture(
     used = (w != 0) | (valid > 0)
     X, w, valid = X[used], w[used], valid[used]
     squared_norm = float(w @ Gaussian(1.0)(X) @ w)
-    best: Any = None
-    for _ in range(starts):
-        start = _start(X, valid, components, rng, covariance)
-        found = minimize(
-            _loss, start, args=(X, w, components, covariance), jac=True, method="L-BFGS-B",
+    searches = [
+        minimize(
+            _loss, _start(X, valid, components, rng, covariance),
+            args=(X, w, components, covariance), jac=True, method="L-BFGS-B",
             options={"maxiter": 500},
-        )  # fmt: skip
-        if best is None or found.fun < best.fun:
-            best = found
+        )
+        for _ in range(starts)
+    ]  # fmt: skip
+    best = min(searches, key=lambda found: found.fun)
     weights, means, L = _unpack(best.x, components, X.shape[1], covariance)
     distance = float(np.sqrt(max(squared_norm + best.fun, 0.0)))
     return weights, means, L @ np.swapaxes(L, 1, 2), distance
 
 
-def _start(X: Any, v: Any, K: int, rng: np.random.Generator, covariance: Covariance) -> Any:
+def _start(
+    X: Floats, v: Floats, K: int, rng: np.random.Generator, covariance: Covariance
+) -> Floats:
     """Packed start: means by k-means++, equal weights, the sample's spread over K."""
     # At most as many centres as there are points with weight; more components share them.
     support = int(np.count_nonzero(v))
@@ -205,16 +169,16 @@ def _start(X: Any, v: Any, K: int, rng: np.random.Generator, covariance: Covaria
     return _pack(np.zeros(K), means, L, covariance)
 
 
-def _pack(logits: Any, means: Any, L: Any, covariance: Covariance) -> Any:
+def _pack(logits: Floats, means: Floats, L: Floats, covariance: Covariance) -> Floats:
     rows, columns = _entries(means.shape[1], covariance)
     return np.concatenate([logits, means.ravel(), L[:, rows, columns].ravel()])
 
 
-def _entries(d: int, covariance: Covariance) -> Any:
+def _entries(d: int, covariance: Covariance) -> tuple[Ints, Ints]:
     return np.tril_indices(d) if covariance == "full" else (np.arange(d), np.arange(d))
 
 
-def _unpack(theta: Any, K: int, d: int, covariance: Covariance) -> tuple[Any, Any, Any]:
+def _unpack(theta: Floats, K: int, d: int, covariance: Covariance) -> tuple[Floats, Floats, Floats]:
     """Weights (K,), means (K, d) and Cholesky factors (K, d, d), their diagonal from its log."""
     rows, columns = _entries(d, covariance)
     L = np.zeros((K, d, d))
@@ -225,7 +189,9 @@ def _unpack(theta: Any, K: int, d: int, covariance: Covariance) -> tuple[Any, An
     return softmax(theta[:K]), theta[K : K + K * d].reshape(K, d), L
 
 
-def _loss(theta: Any, X: Any, w: Any, K: int, covariance: Covariance) -> tuple[float, Any]:
+def _loss(
+    theta: Floats, X: Floats, w: Floats, K: int, covariance: Covariance
+) -> tuple[float, Floats]:
     """Squared distance minus the constant |mu|^2, and its gradient in the packed parameters."""
     d = X.shape[1]
     p, m, L = _unpack(theta, K, d, covariance)
@@ -248,7 +214,7 @@ def _loss(theta: Any, X: Any, w: Any, K: int, covariance: Covariance) -> tuple[f
     return float(p @ G @ p - 2.0 * p @ cross), gradient
 
 
-def _normals(differences: Any, C: Any) -> tuple[Any, Any, Any]:
+def _normals(differences: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
     """|C|^(-1/2) exp(-D^T C^-1 D / 2) for D (k, n, d), C (k, n or 1, d, d), with gradients.
 
     Returns values (k, n), gradients in D (k, n, d) and in C (k, n, d, d).

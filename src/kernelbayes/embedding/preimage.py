@@ -13,14 +13,14 @@ candidate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import like, row_blocks, to_numpy
-from kernelbayes.embedding.base import WeightedSample
+from kernelbayes.arrays import Floats, Ints, like, row_blocks, to_numpy
 from kernelbayes.embedding.density import first_point
 from kernelbayes.embedding.geometry import are_rotations, rotation_mean
+from kernelbayes.embedding.mean import Weighted
+from kernelbayes.embedding.moments import expect
 from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import (
     Gaussian,
@@ -37,61 +37,36 @@ from kernelbayes.kernels import (
     Sum,
     Trace,
 )
-from kernelbayes.points import Points, take
+from kernelbayes.points import Points, PointsLike, take
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
 DIFFERENCE = 6e-6
+# Values (q, p) at points y (q, p, d), for the rows i (q,) of a batch.
+Objective = Callable[[Ints, Floats], Floats]
 
 
-class Preimages(WeightedSample):
-    """Back from the feature space."""
+def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
+    """Point whose embedding is closest to mu; with a leading axis for a batch."""
+    kernel = mu.kernel
+    if candidates is None and isinstance(kernel, Rotation | Trace):
+        if isinstance(kernel, Rotation) or are_rotations(to_numpy(mu.points)):
+            return rotation_mean(mu.points, mu.weights)
+        return expect(mu.points, mu.weights, mu.points)
+    Y = mu.points if candidates is None else kernel.points(candidates, "candidates")
+    heights = 2.0 * mu(Y) - kernel.diag(Y)
+    found = take(Y, np.atleast_1d(np.argmax(to_numpy(heights), axis=-1)))
+    if candidates is None and not isinstance(found, dict | list) and is_smooth(kernel):
+        X, start = (np.asarray(to_numpy(p), dtype=float) for p in (mu.points, found))
+        found = like(_climb(kernel, X, mu._rows, start), mu.weights)
+    return first_point(found) if mu._single else found
 
-    def preimage(self, candidates: Any = None) -> Points:
-        """Return the point y whose embedding k(., y) is closest to this one.
 
-        Gaussian kernel: the fixed-point iteration of Mika et al. (1999), safeguarded against
-        negative denominators. Other smooth kernels on vectors (Matern with nu > 1, rational
-        quadratic, periodic, linear, polynomial, their sums, products, parts and low-rank
-        approximations): quasi-Newton ascent. Matrices (``Trace``): the weighted mean matrix; for
-        rotations it is projected on the rotations by its singular value decomposition. Everything
-        else, or with ``candidates``: the best of the candidates (by default the embedding's own
-        points).
-
-        Returns
-        -------
-        point
-            Of shape (d,); with a leading axis for a batch, whose members are searched for
-            together. A peak is found, not surely the highest: a distribution with several peaks
-            has several good pre-images.
-
-        Examples
-        --------
-        >>> from kernelbayes import Linear, Matern, embed
-        >>> embed([[0.0, 1.0], [4.0, 5.0]], Linear()).preimage().round(6)  # the mean
-        array([2., 3.])
-        >>> embed([0.0, 0.2, 1.0], Matern(2.0, nu=2.5)).preimage().round(2)
-        array([0.38])
-        """
-        if candidates is None and isinstance(self.kernel, Rotation | Trace):
-            if isinstance(self.kernel, Rotation) or are_rotations(to_numpy(self.points)):
-                return rotation_mean(self.points, self.weights)
-            return self.expect(self.points)  # type: ignore[attr-defined]
-        Y = self.points if candidates is None else self.kernel.points(candidates, "candidates")
-        heights = 2.0 * self(Y) - self.kernel.diag(Y)
-        best = np.atleast_1d(np.argmax(to_numpy(heights), axis=-1))
-        found = take(Y, best)
-        if candidates is None and not isinstance(found, dict | list) and is_smooth(self.kernel):
-            found = like(self._climb(np.asarray(to_numpy(found), dtype=float)), self.weights)
-        return first_point(found) if self._single else found
-
-    def _climb(self, start: Any) -> Any:
-        """Better points (m, d) than the starts."""
-        X = np.asarray(to_numpy(self.points), dtype=float)
-        W = np.atleast_2d(np.asarray(to_numpy(self.weights), dtype=float))
-        if isinstance(self.kernel, Gaussian):
-            return _fixed_point(X, W, self.kernel, start)
-        scale = X.std(axis=0)
-        return ascend(_objective(self.kernel, X, W), start, np.where(scale > 0, scale, 1.0))
+def _climb(kernel: Kernel, X: Floats, W: Floats, start: Floats) -> Floats:
+    """Better points (m, d) than the starts."""
+    if isinstance(kernel, Gaussian):
+        return _fixed_point(X, W, kernel, start)
+    scale = X.std(axis=0)
+    return ascend(_objective(kernel, X, W), start, np.where(scale > 0, scale, 1.0))
 
 
 def is_smooth(kernel: Kernel) -> bool:
@@ -110,19 +85,20 @@ def is_smooth(kernel: Kernel) -> bool:
     return False
 
 
-def _objective(kernel: Kernel, X: Any, W: Any) -> Callable[[Any, Any], Any]:
+def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
     """Return 2 mu_i(y) - k(y, y) as a function of rows i (q,) and points y (q, p, d): (q, p)."""
     if kernel.finite:
         means = W @ to_numpy(kernel.features(X))
 
-        def with_features(rows: Any, y: Any) -> Any:
+        def with_features(rows: Ints, y: Floats) -> Floats:
             F = to_numpy(kernel.features(y.reshape(-1, y.shape[-1])))
             F = F.reshape(*y.shape[:2], -1)
-            return 2.0 * np.einsum("qpr,qr->qp", F, means[rows]) - np.einsum("qpr,qpr->qp", F, F)
+            values = 2.0 * np.einsum("qpr,qr->qp", F, means[rows])
+            return np.asarray(values - np.einsum("qpr,qpr->qp", F, F))
 
         return with_features
 
-    def with_kernel(rows: Any, y: Any) -> Any:
+    def with_kernel(rows: Ints, y: Floats) -> Floats:
         q, p, d = y.shape
         values = np.empty((q, p))
         for block in row_blocks(q, p * len(X)):
@@ -135,7 +111,7 @@ def _objective(kernel: Kernel, X: Any, W: Any) -> Callable[[Any, Any], Any]:
     return with_kernel
 
 
-def ascend(objective: Callable[[Any, Any], Any], start: Any, scale: Any, steps: int = 60) -> Any:
+def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) -> Floats:
     """Maximise a function of each row's point by BFGS, all rows (m, d) at once.
 
     ``objective(rows, y)`` gives values (q, p) at points y (q, p, d). Steps are accepted only if
@@ -145,7 +121,7 @@ def ascend(objective: Callable[[Any, Any], Any], start: Any, scale: Any, steps: 
     offsets = DIFFERENCE * np.concatenate([np.eye(d), -np.eye(d)])
     rows = np.arange(m)
 
-    def gradient(rows: Any, y: Any) -> Any:
+    def gradient(rows: Ints, y: Floats) -> Floats:
         values = objective(rows, (y[:, None, :] + offsets) * scale)
         return (values[:, :d] - values[:, d:]) / (2.0 * DIFFERENCE)
 
@@ -170,8 +146,14 @@ def ascend(objective: Callable[[Any, Any], Any], start: Any, scale: Any, steps: 
 
 
 def _backtrack(
-    objective: Any, rows: Any, y: Any, top: Any, direction: Any, slope: Any, scale: Any
-) -> Any:
+    objective: Objective,
+    rows: Ints,
+    y: Floats,
+    top: Floats,
+    direction: Floats,
+    slope: Floats,
+    scale: Floats,
+) -> Floats:
     """Move rows of y uphill by a fraction 1, 1/4, ... of their directions; returns the moves."""
     moves = np.zeros_like(direction)
     left = np.flatnonzero(slope > 0)
@@ -191,7 +173,7 @@ def _backtrack(
     return moves
 
 
-def _bfgs(H: Any, s: Any, c: Any) -> Any:
+def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
     """Update inverse Hessians (q, d, d) of -objective by steps s and gradient changes c (q, d)."""
     curvature = np.einsum("qi,qi->q", s, c)
     norms = np.linalg.norm(s, axis=1) * np.linalg.norm(c, axis=1)
@@ -202,7 +184,9 @@ def _bfgs(H: Any, s: Any, c: Any) -> Any:
     return np.where(good[:, None, None], new, H)
 
 
-def _fixed_point(X: Any, W: Any, kernel: Gaussian, starts: Any, steps: int = 200) -> Any:
+def _fixed_point(
+    X: Floats, W: Floats, kernel: Gaussian, starts: Floats, steps: int = 200
+) -> Floats:
     """Maximise sum_i w_i k(y, x_i) for each row of W at once; never below the start."""
     best = starts.copy()
     top = np.full(len(W), -np.inf)

@@ -1,6 +1,7 @@
-r"""Projection of weights on the simplex, in RKHS distance.
+r"""Weights that are a distribution: four ways, and the projection on the simplex.
 
-Weights w of an embedding may be negative. The closest probability weights v solve
+Weights w of an embedding may be negative. :mod:`kernelbayes.embedding.regions` says which way which
+question takes. The closest probability weights v in RKHS distance solve
 
 .. math:: \min_v \tfrac12 |F^\top (v - w)|^2 + \tfrac\rho2 |v - w|^2
           \quad \text{with } v \ge 0, \; \textstyle\sum_i v_i = 1
@@ -23,22 +24,103 @@ array([[0.5, 0.5, 0. ]])
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, row_blocks, threads_for
+from kernelbayes.arrays import (
+    BLOCK_ENTRIES,
+    Bools,
+    Floats,
+    Ints,
+    NumericalWarning,
+    row_blocks,
+    threads_for,
+    to_numpy,
+)
+from kernelbayes.gram.features import partial_cholesky
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points
 
-# rho relative to the largest eigenvalue of F F^T: the last one counts, the others lead to it.
+Kind = Literal["projected", "rearranged", "clipped", "raw"]
+Validity = bool | Kind
+KINDS: tuple[Kind, ...] = ("projected", "rearranged", "clipped", "raw")
+
+# Weights whose sum is below the first, or below the second as a share of their sizes, say nothing:
+# dividing by the sum would magnify rounding, of kernel values (1e-16) solved with ridges down to
+# 1e-8, by more than a thousand.
+LEAST_MASS = 1e-8
+LEAST_SHARE = 1e-3
+# Rank and relative trace error of the features in which weights are projected: a Newton step costs
+# O(n r^2), and what 300 features miss counts as a multiple of the identity.
+PROJECTION_RANK = 300
+PROJECTION_TOLERANCE = 1e-8
+# rho relative to the largest eigenvalue of F F^T: the last one counts, the others lead to it and
+# need be solved only roughly.
 PATH = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 PATH_TOLERANCE = 1e-3
-# Entries of the (n, r^2) products of features.
-PRODUCT_ENTRIES = 2**22
+PRODUCT_ENTRIES = BLOCK_ENTRIES  # of the (n, r^2) products of features, 32 MB
+
+
+def validity(valid: Validity, default: Kind = "projected") -> Kind:
+    """Name of a way to make answers valid; True is a question's default, False the raw weights."""
+    if isinstance(valid, bool | np.bool_):
+        return default if valid else "raw"
+    if valid not in KINDS:
+        raise ValueError(f"valid must be True, False or one of {KINDS}, got {valid!r}")
+    return valid
+
+
+def lost(W: Floats) -> Bools:
+    """Which rows (m,) of weights (m, n) sum to nothing, or nearly cancel."""
+    sums, sizes = W.sum(axis=1), np.abs(W).sum(axis=1)
+    return np.asarray(~((sums > LEAST_SHARE * sizes) & (sums > LEAST_MASS)))
+
+
+def probabilities(W: Floats, kind: Kind, projected: Callable[[], Floats]) -> Floats:
+    """Rows of W (m, n) made to sum to one; ``projected`` gives the closest probabilities."""
+    if kind == "projected":
+        return projected()
+    W = np.maximum(W, 0.0) if kind == "clipped" else W
+    sums = W.sum(axis=1)
+    nothing = sums <= 0 if kind == "clipped" else lost(W)
+    if nothing.any():
+        warnings.warn(
+            f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from the "
+            "sample?); all points count alike there",
+            NumericalWarning,
+            stacklevel=4,
+        )
+    found = W / np.where(nothing, 1.0, sums)[:, None]
+    found[nothing] = 1.0 / W.shape[1]
+    if kind == "rearranged":
+        # Weights that nearly cancel (an effective sample size below one) have a distribution
+        # function that is all noise.
+        noise = np.einsum("ij,ij->i", found, found) > 1.0 + 1e-9
+        if noise.any():
+            found = np.where(noise[:, None], projected(), found)
+    return np.asarray(found)
+
+
+def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
+    """Probability weights (m, n) closest to rows of W (m, n) in RKHS distance."""
+    sums = W.sum(axis=1, keepdims=True)
+    if np.all(W >= 0) and np.all(sums > 0):
+        return np.asarray(W / sums)
+    missed = 0.0
+    if kernel.finite:
+        F = to_numpy(kernel.features(points))
+    else:
+        rank = min(PROJECTION_RANK, W.shape[1])
+        _, F, error = partial_cholesky(kernel, points, rank, PROJECTION_TOLERANCE, 0)
+        missed = error * float(np.mean(to_numpy(kernel.diag(points))))
+    return project_simplex(np.asarray(F, dtype=np.float64), W, missed)
 
 
 def project_simplex(
-    F: Any, weights: Any, missed: float = 0.0, steps: int = 100, tol: float = 1e-12
-) -> Any:
+    F: Floats, weights: Floats, missed: float = 0.0, steps: int = 100, tol: float = 1e-12
+) -> Floats:
     """Rows of weights (m, n) moved to the simplex, closest in the distance of features F (n, r).
 
     Parameters
@@ -69,10 +151,12 @@ def project_simplex(
 
 
 def _project(
-    F: Any, W: Any, largest: float, missed: float, products: Any, steps: int, tol: float
-) -> Any:
+    F: Floats, W: Floats, largest: float, missed: float, products: Floats | None, steps: int,
+    tol: float,
+) -> Floats:  # fmt: skip
     """Rows of W on the simplex: a large rho first, each solution the start for a smaller one."""
-    u, v, error = np.zeros((len(W), F.shape[1])), W, np.inf
+    u: Floats = np.zeros((len(W), F.shape[1]))
+    v, error = W, np.inf
     for relative in PATH:
         enough = tol if relative == PATH[-1] else max(tol, PATH_TOLERANCE)
         u, v, error = _newton(F, W, u, relative * largest + missed, products, steps, enough)
@@ -82,12 +166,12 @@ def _project(
             NumericalWarning,
             stacklevel=2,
         )
-    return v / v.sum(axis=1, keepdims=True)  # one to the last digit
+    return np.asarray(v / v.sum(axis=1, keepdims=True))  # one to the last digit
 
 
 def _newton(
-    F: Any, W: Any, u: Any, rho: float, products: Any, steps: int, tol: float
-) -> tuple[Any, Any, float]:
+    F: Floats, W: Floats, u: Floats, rho: float, products: Floats | None, steps: int, tol: float
+) -> tuple[Floats, Floats, float]:
     """Newton's method on the dual of every row of W at once: u, v and how far from optimal."""
     target = W @ F
     scale = max(float(np.abs(F).max()), 1e-300)
@@ -105,7 +189,9 @@ def _newton(
     return u, v, float(np.abs(u - v @ F + target).max()) / scale
 
 
-def _newton_step(F: Any, active: Any, gradient: Any, rho: float, products: Any) -> Any:
+def _newton_step(
+    F: Floats, active: Bools, gradient: Floats, rho: float, products: Floats | None
+) -> Floats:
     """Solve (I + F_A^T (I - 1 1^T / |A|) F_A / rho) s = gradient for the active set of each row."""
     r = F.shape[1]
     if products is not None:
@@ -127,9 +213,9 @@ def _newton_step(F: Any, active: Any, gradient: Any, rho: float, products: Any) 
 
 
 def _line_search(
-    F: Any, W: Any, u: Any, v: Any, height: Any, target: Any, rho: float, rows: Any, step: Any,
-    slope: Any,
-) -> Any:  # fmt: skip
+    F: Floats, W: Floats, u: Floats, v: Floats, height: Floats, target: Floats, rho: float,
+    rows: Ints, step: Floats, slope: Floats,
+) -> Bools:  # fmt: skip
     """Halve each row's step until the dual falls enough (Armijo); updates u, v and height."""
     taken = np.zeros(len(rows), dtype=bool)
     length = 1.0
@@ -149,7 +235,7 @@ def _line_search(
     return taken
 
 
-def _primal(F: Any, W: Any, u: Any, target: Any, rho: float) -> tuple[Any, Any]:
+def _primal(F: Floats, W: Floats, u: Floats, target: Floats, rho: float) -> tuple[Floats, Floats]:
     """Weights on the simplex that belong to dual variables u (m, r), and the dual's value (m,)."""
     a = W - (u @ F.T) / rho
     t = _thresholds(a)
@@ -159,9 +245,9 @@ def _primal(F: Any, W: Any, u: Any, target: Any, rho: float) -> tuple[Any, Any]:
     return v, linear + rho * (0.5 * squares + t)
 
 
-def _thresholds(a: Any) -> Any:
+def _thresholds(a: Floats) -> Floats:
     """Return t (m,) with sum_i max(0, a_i - t) = 1 for each row of a (Duchi et al. 2008)."""
     ordered = -np.sort(-a, axis=1)
     excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, a.shape[1] + 1)
     last = np.maximum(np.sum(ordered > excess, axis=1) - 1, 0)
-    return excess[np.arange(len(a)), last]
+    return np.asarray(excess[np.arange(len(a)), last])

@@ -257,9 +257,9 @@ def _transforms(model: Filter, group: list[Part], smooth: bool) -> list[Floats]:
 
 def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:
     """Level (T, d) at which each coordinate of the states Z (T, d) is the belief's quantile."""
-    points = np.asarray(to_numpy(beliefs._vectors), dtype=np.float64)
+    points = np.asarray(to_numpy(beliefs.vectors), dtype=np.float64)
     truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=np.float64)
-    weights = beliefs._distribution("rearranged")
+    weights = beliefs.probabilities("rearranged")
     columns = []
     for x, z in zip(points.T, truth.T, strict=True):
         order = np.argsort(x, kind="stable")

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
-from kernelbayes.embedding.base import LEAST_MASS, LEAST_SHARE
+from kernelbayes.embedding.simplex import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.choice import candidates, choose
@@ -203,9 +203,8 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         self, sample: tuple[Floats, Floats, Smoothing | None], learner: Learner, far: float
     ) -> Posterior:
         points, weights, smoothing = sample
-        total = weights.sum()
-        if total > LEAST_MASS and total > LEAST_SHARE * np.abs(weights).sum():
-            weights = weights / total
+        if not lost(weights[None])[0]:
+            weights = weights / weights.sum()
         else:  # a rule, far from all simulations: the prior is left
             points = learner.P
             weights = np.full(len(points), 1.0 / len(points))

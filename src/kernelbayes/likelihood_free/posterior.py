@@ -77,7 +77,7 @@ class Posterior(Embedding):
     def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:
         """Points, weights, and Silverman's smoothing, halved to keep peaks apart."""
         points = np.asarray(to_numpy(self.points), dtype=float)
-        weights = np.asarray(self._distribution(True)[0])
+        weights = np.asarray(self.probabilities()[0])
         used = weights > 0
         points, weights = points[used], weights[used]
         h = min(0.5 * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
@@ -140,7 +140,7 @@ class Posterior(Embedding):
         _, inside = self._draw(SUPPORT_DRAWS, np.random.default_rng(0))
         return max(float(np.mean(inside)), 1.0 / SUPPORT_DRAWS)
 
-    def log_density(self, theta: Any) -> Floats:
+    def log_density(self, theta: Any) -> Floats:  # type: ignore[override]
         """Log density (n,) at parameters (n, d); -inf outside of the prior's support.
 
         Discrete parameters count with their probability.
@@ -166,7 +166,7 @@ class Posterior(Embedding):
 
     def map(self) -> Floats:
         """Parameters (d,) of the highest posterior density."""
-        weights = self._distribution(True)[0]
+        weights = self.probabilities()[0]
         heavy = np.argsort(-weights)[:MAP_STARTS]
         candidates = np.asarray(to_numpy(self.points), dtype=float)[heavy]
         best = candidates[int(np.argmax(self.log_density(candidates)))]

@@ -1,1 +1,9 @@
-"""Pictures (extra ``plot``)."""
+"""Pictures. They need matplotlib, the extra ``plot``, imported only when drawing.
+
+Every function draws into matplotlib axes, its own or those you pass, and returns them; saving and
+showing is yours.
+"""
+
+from kernelbayes.plot.witness import plot_witness
+
+__all__ = ["plot_witness"]

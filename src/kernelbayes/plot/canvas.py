@@ -5,13 +5,22 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import Floats
+
+# matplotlib is optional and has no types of its own here: one Axes, or an array of them.
+Axes = Any
 
 FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
 CYCLE = (FIRST, SECOND, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+CONTOURS = (0.9, 0.5)  # masses inside the contours of a pair of coordinates
 
 
-def new_axes(width: float = 7.0, height: float = 4.0) -> Any:
+def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     """Axes on a figure of their own, outside pyplot: for files, whatever the backend."""
     try:
         from matplotlib.figure import Figure
@@ -20,7 +29,7 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Any:
     return Figure(figsize=(width, height), layout="constrained").subplots()
 
 
-def subplots(*grid: int, width: float = 7.0, height: float = 4.0, **options: Any) -> Any:
+def subplots(*grid: int, width: float = 7.0, height: float = 4.0, **options: Any) -> Axes:
     """Axes of a new pyplot figure: one, or an array for a grid (rows, columns)."""
     try:
         import matplotlib.pyplot as plt
@@ -29,9 +38,34 @@ def subplots(*grid: int, width: float = 7.0, height: float = 4.0, **options: Any
     return plt.subplots(*grid, figsize=(width, height), layout="constrained", **options)[1]
 
 
-def bare(ax: Any) -> None:
-    """Remove the frame's upper and right sides."""
+def bare(ax: Axes) -> Axes:
+    """Remove the frame's upper and right sides; the axes again."""
     ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def shade(level: float) -> dict[str, Any]:
+    """Look of the area of a credible interval."""
+    return {"color": FIRST, "alpha": 0.25, "lw": 0, "label": f"{100 * level:g} % interval"}
+
+
+def draw_band(ax: Axes, x: Floats, ends: Floats, level: float, line: Floats, label: str) -> None:
+    """Draw intervals (m, 2) over x (m,) as a band, and a line (m,) through it."""
+    ax.fill_between(x, ends[:, 0], ends[:, 1], **shade(level))
+    ax.plot(x, line, color=FIRST, lw=1.5, label=label)
+    bare(ax)
+
+
+def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
+    """Name the outer sides of a corner plot's axes (d, d), and hide those above the diagonal."""
+    d = len(names)
+    for i, j in np.ndindex(d, d):
+        if i < j:
+            axes[i, j].set_axis_off()
+            continue
+        axes[i, j].set_ylabel(names[i] if j == 0 and i > 0 else "")
+        axes[i, j].set_xlabel(names[j] if i == d - 1 else "")
+    return axes
 
 
 def _missing() -> ImportError:

@@ -2,8 +2,9 @@
 
 from kernelbayes.select import rule  # noqa: F401 (registers what tune can do)
 from kernelbayes.select.calibration import Calibration, calibrate
-from kernelbayes.select.search import Row, Table, Trial, coarse_to_fine, progress_bar, race
+from kernelbayes.select.search import Trial, coarse_to_fine, progress_bar, race
 from kernelbayes.select.tuning import folds, tune
+from kernelbayes.tables import Row, Table
 
 __all__ = [
     "Calibration",

@@ -58,8 +58,10 @@ from kernelbayes.points import Points, count, take
 from kernelbayes.rules import reembed
 from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.rules.ratio import density_ratio
-from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
+from kernelbayes.select.search import coarse_to_fine, progress_bar
+from kernelbayes.tables import Row, Table
 from kernelbayes.select.tuning import folds, tune
+from kernelbayes.tables import Row, Table
 
 Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
 CRITERIA = ("combined", "predictive", "rkhs", "marginal")

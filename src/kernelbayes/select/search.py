@@ -27,47 +27,12 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from kernelbayes.arrays import Floats
+from kernelbayes.tables import Row, Table
 
 C = TypeVar("C")  # a candidate
 P = TypeVar("P")  # a part of the data
-Row = dict[str, Any]
 # Multiples of the first guess that are tried first: two octaves to each side, the nearest first.
 COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
-
-
-class Table(list[Row]):
-    """Rows (dicts) of what was tried, one for each candidate: ``tuning_`` and ``choice_``.
-
-    >>> Table([{"kernel": "Gaussian", "score": 0.25}, {"kernel": "Laplace", "score": 1 / 3}])
-    kernel    score
-    Gaussian  0.25
-    Laplace   0.3333
-    """
-
-    @property
-    def best(self) -> Row:
-        """Row with the smallest ``"score"``."""
-        return min(self, key=lambda row: row["score"])
-
-    def to_frame(self) -> Any:
-        """Pandas frame with one line for each row."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
-        return pd.DataFrame(list(self))
-
-    def __repr__(self) -> str:
-        """Columns side by side, numbers to four digits."""
-        names = list(dict.fromkeys(name for row in self for name in row))
-        lines = [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
-        return "\n".join("  ".join(line).rstrip() for line in padded)
-
-
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def coarse_to_fine(

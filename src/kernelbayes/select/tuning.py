@@ -23,7 +23,8 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import take
 from kernelbayes.rules.estimator import ConditionalEmbedding
-from kernelbayes.select.search import Row, Table, coarse_to_fine, progress_bar
+from kernelbayes.select.search import coarse_to_fine, progress_bar
+from kernelbayes.tables import Row, Table
 
 
 @singledispatch

@@ -1,35 +1,31 @@
-"""Pictures of embeddings. Needs matplotlib, the extra ``plot``, imported only when drawing.
-
-Every function draws into one matplotlib axes, its own or one you pass, and returns it; saving and
-showing is yours. Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
-"""
+"""The witness function of two distributions. Needs matplotlib, the extra ``plot``."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import to_numpy
-from kernelbayes.embedding import Batch, Embedding, MeanElement, check_same_kernel
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes, subplots
-from kernelbayes.points import as_vectors
+from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
+from kernelbayes.points import PointsLike, as_vectors
 
-__all__ = ["FIRST", "NEUTRAL", "SECOND", "new_axes", "plot_witness"]
+if TYPE_CHECKING:
+    from kernelbayes.embedding import MeanElement
 
-# Ticks of a rug: beyond this many points, evenly spaced ones of the ordered sample.
-RUG = 400
+RUG = 400  # ticks that can be told apart; of more points, evenly spaced ones of the ordered sample
+GRID = 400  # points of the curves: closer than the width of a line
 
 
 def plot_witness(
     mu: MeanElement,
     nu: MeanElement,
-    grid: Any = None,
-    ax: Any = None,
+    grid: PointsLike | None = None,
+    ax: Axes | None = None,
     *,
     labels: tuple[str, str] = ("first", "second"),
-) -> Any:
+) -> Axes:
     r"""Draw two embeddings on the line and the witness function of their difference.
 
     .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)
@@ -56,11 +52,15 @@ def plot_witness(
     Examples
     --------
     >>> from kernelbayes import Gaussian, embed
-    >>> from kernelbayes.embedding.witness import plot_witness
+    >>> from kernelbayes.plot import plot_witness
     >>> k = Gaussian(1.0)
     >>> ax = plot_witness(embed([0.0, 1.0], k), embed([2.0, 3.0], k))  # doctest: +SKIP
     """
-    check_same_kernel(mu, nu)
+    kernels = [getattr(m, "kernel", None) for m in (mu, nu)]
+    if None in kernels:
+        raise TypeError("plot_witness draws two embeddings; make them with embed(...)")
+    if kernels[0] != kernels[1]:
+        raise ValueError("the witness of embeddings of different kernels is not defined")
     samples = [_scalars(mu), _scalars(nu)]
     x = _grid(samples) if grid is None else to_numpy(as_vectors(grid, "grid"))
     if x.shape[1] != 1:
@@ -86,18 +86,18 @@ def plot_witness(
     ax.set_xlabel(_axis_name(mu, nu))
     ax.set_ylabel("mean embedding (peak = 1)")
     ax.legend(frameon=False)
-    bare(ax)
-    return ax
+    return bare(ax)
 
 
-def _scalars(mu: MeanElement) -> np.ndarray[Any, Any] | None:
+def _scalars(mu: MeanElement) -> Floats | None:
     """Ordered scalar points of an embedding; None for one known in closed form."""
-    if isinstance(mu, Batch):
-        raise TypeError("plot_witness draws single embeddings; index the batch first: batch[0]")
-    if not isinstance(mu, Embedding):
+    points, weights = getattr(mu, "points", None), getattr(mu, "weights", None)
+    if points is None or weights is None:
         return None
+    if weights.ndim > 1:
+        raise TypeError("plot_witness draws single embeddings; index the batch first: batch[0]")
     try:
-        points = to_numpy(as_vectors(mu.points, "points"))
+        points = to_numpy(as_vectors(points, "points"))
     except TypeError as error:
         raise TypeError("plot_witness draws scalar points, and these are not numbers") from error
     if points.shape[1] != 1:
@@ -108,13 +108,13 @@ def _scalars(mu: MeanElement) -> np.ndarray[Any, Any] | None:
     return np.sort(np.asarray(points[:, 0], dtype=float))
 
 
-def _grid(samples: list[np.ndarray[Any, Any] | None]) -> np.ndarray[Any, Any]:
+def _grid(samples: list[Floats | None]) -> Floats:
     given = [s for s in samples if s is not None]
     if not given:
         raise ValueError("neither embedding has points to place a grid by; give grid")
     low, high = min(s[0] for s in given), max(s[-1] for s in given)
     margin = 0.1 * (high - low) or 1.0
-    return np.linspace(low - margin, high + margin, 400)[:, None]
+    return np.linspace(low - margin, high + margin, GRID)[:, None]
 
 
 def _magnification(peak: float) -> float:
@@ -126,7 +126,7 @@ def _magnification(peak: float) -> float:
     return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
 
 
-def _rugs(ax: Any, samples: list[np.ndarray[Any, Any] | None], floor: float) -> None:
+def _rugs(ax: Axes, samples: list[Floats | None], floor: float) -> None:
     height = 0.05
     for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
         if sample is None:
@@ -139,6 +139,7 @@ def _rugs(ax: Any, samples: list[np.ndarray[Any, Any] | None], floor: float) -> 
 
 def _axis_name(mu: MeanElement, nu: MeanElement) -> str:
     for m in (mu, nu):
-        if isinstance(m, Embedding) and m.names:
-            return m.names[0]
+        names: tuple[str, ...] | None = getattr(m, "names", None)
+        if names:
+            return names[0]
     return "x"

@@ -1,0 +1,242 @@
+"""Mean elements: what stands for a distribution in an RKHS, and weighted samples that do so."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    epsilon,
+    like,
+    namespace,
+    row_blocks,
+    to_numpy,
+    transpose,
+)
+from kernelbayes.embedding.simplex import Validity, closest, probabilities, validity
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, as_vectors, count, sum_over_rows, take
+
+
+class MeanElement(ABC):
+    """An element of a kernel's RKHS that stands for a measure."""
+
+    kernel: Kernel
+
+    @property
+    @abstractmethod
+    def mass(self) -> Array:
+        """Total mass, 1 for a probability distribution."""
+
+    @abstractmethod
+    def __call__(self, X: PointsLike) -> Array:
+        """Evaluate at points X, shape (n,)."""
+
+    @abstractmethod
+    def inner(self, other: MeanElement) -> Array:
+        """RKHS inner product with another element of the same kernel."""
+
+    def norm(self) -> Array:
+        """RKHS norm."""
+        squared = self._squared_norm()
+        xp = namespace(squared)
+        return xp.sqrt(xp.clip(squared, min=0.0))  # only rounding can make it negative
+
+    @abstractmethod
+    def _squared_norm(self) -> Array:
+        """Squared RKHS norm, 0-d (or (m,) for a batch)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(MeanElement):
+    """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
+
+    ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
+    how far the embedding can be trusted if a rule made it.
+    """
+
+    points: Points
+    weights: Array
+    kernel: Kernel
+    names: tuple[str, ...] | None = field(default=None, repr=False)
+    diagnostics: Any = field(default=None, repr=False)
+
+    __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
+
+    # --- as a measure -----------------------------------------------------------------------------
+
+    @property
+    def mass(self) -> Array:
+        """Sum of the weights, 0-d for one embedding and (m,) for a batch."""
+        return namespace(self.weights).sum(self.weights, axis=-1)
+
+    @property
+    def ess(self) -> Array:
+        """Effective sample size (sum w)^2 / sum w^2, as large as n for equal weights."""
+        xp = namespace(self.weights)
+        squares = xp.sum(self.weights**2, axis=-1)
+        return xp.where(squares > 0, self.mass**2 / xp.where(squares > 0, squares, 1.0), 0.0)
+
+    @property
+    def negative(self) -> Array:
+        """Share of negative weight: sum of ``|w_i|`` over w_i < 0, relative to all."""
+        xp = namespace(self.weights)
+        sizes = xp.abs(self.weights)
+        total = xp.sum(sizes, axis=-1)
+        share = 0.5 * (total - self.mass) / xp.where(total > 0, total, xp.ones_like(total))
+        return xp.clip(share, 0.0, 1.0)
+
+    def normalized(self) -> Self:
+        """Divide the weights by their sum, so that the mass is one."""
+        xp = namespace(self.weights)
+        mass = self.mass
+        scale = xp.sum(xp.abs(self.weights), axis=-1)
+        if bool(xp.any(xp.abs(mass) <= 10.0 * epsilon(self.weights) * scale)):
+            raise ValueError("the weights sum to zero, so they cannot be normalised to mass one")
+        return self._reweighted(self.weights / mass[..., None])
+
+    def valid(self) -> Self:
+        """Embedding whose weights are not negative and sum to one, closest in RKHS distance."""
+        return replace(self, weights=self._answer(self._closest))
+
+    def probabilities(self, valid: Validity = True) -> Floats:
+        """Weights (m, n) that sum to one, m = 1 for one embedding: see ``valid`` of :meth:`prob`.
+
+        With "rearranged" they may still be negative: what is sorted is their distribution function.
+        """
+        return probabilities(self._rows, validity(valid), lambda: self._closest)
+
+    def with_diagnostics(self, diagnostics: Any) -> Self:
+        """Return the same embedding with diagnostics attached."""
+        return replace(self, diagnostics=diagnostics)
+
+    # --- as a function ----------------------------------------------------------------------------
+
+    def __call__(self, X: PointsLike) -> Array:
+        """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
+
+        Works in row blocks: the Gram matrix between X and the points is never held whole.
+        """
+        X = self.kernel.points(X)
+        self.kernel.check_pair(X, self.points)
+        if self.kernel.finite:
+            over = transpose(self.features)
+            values = (self.kernel.features(block) @ over for block in _blocks(X, self.features))
+        else:
+            over = transpose(self.weights)
+            values = (self.kernel(block, self.points) @ over for block in _blocks(X, self.weights))
+        return transpose(namespace(self.weights).concat(list(values), axis=0))
+
+    @cached_property
+    def features(self) -> Array:
+        """Mean of the features, (r,) or (m, r), when the kernel has finite features."""
+        return sum_over_rows(
+            lambda chunk, rows: self.weights[..., rows] @ self.kernel.features(chunk),
+            self.points,
+            width=1024,
+        )
+
+    def inner(self, other: MeanElement) -> Array:
+        """RKHS inner product.
+
+        A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
+        pairs for two batches.
+        """
+        check_same_kernel(self, other)
+        if isinstance(other, Weighted) and self.kernel.finite:
+            namespace(self.features, other.features)
+            return self.features @ transpose(other.features)
+        # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
+        return self.weights @ transpose(other(self.points))
+
+    def _squared_norm(self) -> Array:
+        xp = namespace(self.weights)
+        if self.kernel.finite:
+            return xp.sum(self.features**2, axis=-1)
+        return xp.sum(self.weights * self(self.points), axis=-1)
+
+    # --- arithmetic -------------------------------------------------------------------------------
+
+    def _reweighted(self, weights: Array) -> Self:
+        return replace(self, weights=weights, diagnostics=None)  # they were of other weights
+
+    def __mul__(self, factor: float) -> Self:
+        if isinstance(factor, MeanElement | Kernel):
+            return NotImplemented
+        return self._reweighted(self.weights * factor)
+
+    def __rmul__(self, factor: float) -> Self:
+        return self * factor
+
+    def __truediv__(self, divisor: float) -> Self:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> Self:
+        return self * -1.0
+
+    def __sub__(self, other: Self) -> Self:
+        return self + -other
+
+    @abstractmethod
+    def __add__(self, other: Self) -> Self:
+        """Sum of two measures."""
+
+    # --- shapes of answers ------------------------------------------------------------------------
+
+    @property
+    def vectors(self) -> Array:
+        """Points (n, d), for questions that need vectors."""
+        return vectors(self.points)
+
+    @property
+    def _single(self) -> bool:
+        return bool(self.weights.ndim == 1)
+
+    @property
+    def _rows(self) -> Floats:
+        """Weights (m, n) as NumPy, m = 1 for one embedding."""
+        return np.atleast_2d(np.asarray(to_numpy(self.weights), dtype=np.float64))
+
+    @cached_property
+    def _closest(self) -> Floats:
+        return closest(self.points, self._rows, self.kernel)
+
+    def _answer(self, rows: Floats) -> Array:
+        """Answers (m, ...) as an array of the weights' kind; one embedding has no leading axis."""
+        answer = like(rows[0] if self._single else rows, self.weights)
+        return answer[()] if isinstance(answer, np.ndarray) else answer  # a number, not 0-d
+
+
+def vectors(points: Points) -> Array:
+    """Points (n, d); a TypeError for points of another space."""
+    try:
+        return as_vectors(points, "points")
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "this question needs points in R^d; use expect(f) or prob(predicate)"
+        ) from error
+
+
+def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
+    """Raise unless both are embeddings of one RKHS."""
+    if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
+        other = nu if isinstance(mu, MeanElement) else mu
+        raise TypeError(f"an embedding is needed, got {type(other).__name__}; use embed(...)")
+    first, second = mu.kernel, nu.kernel
+    if first != second:
+        raise ValueError(
+            f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
+            "embed both with the same kernel"
+        )
+
+
+def _blocks(X: Points, over: Array) -> Iterator[Points]:
+    for rows in row_blocks(count(X), int(over.shape[-1])):
+        yield take(X, rows)

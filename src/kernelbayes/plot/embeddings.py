@@ -1,0 +1,132 @@
+"""Pictures of a decoded distribution. Needs matplotlib, the extra ``plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.plot.canvas import (
+    CONTOURS,
+    CYCLE,
+    FIRST,
+    NEUTRAL,
+    Axes,
+    bare,
+    draw_band,
+    label_corner,
+    shade,
+    subplots,
+)
+
+if TYPE_CHECKING:
+    from kernelbayes.embedding.decoding import Decoding
+
+# Members of a batch drawn as curves of their own, one colour each; more are drawn as intervals.
+CURVES = len(CYCLE)
+GRID_1D, GRID_2D = 400, 80  # points along each axis: below the width of a line or a contour
+SCATTER = 2000  # points of a scatter, the heaviest ones: more cover each other
+
+# Grids (size,) of the coordinates, and the density there, of points (n, d) with weights (n,).
+GridDensity = Callable[[Floats, Floats, int], tuple[list[Floats], Floats]]
+
+
+def plot_embedding(
+    mu: Decoding, density: GridDensity, ax: Axes | None, level: float, label: str | None
+) -> Axes:
+    """Draw an embedding or a batch; see :meth:`kernelbayes.Embedding.plot`."""
+    X, W = to_numpy(mu.vectors), mu.probabilities()
+    d, single = X.shape[1], mu.weights.ndim == 1
+    names = mu.names if mu.names and len(mu.names) == d else None
+    names = names or (("x",) if d == 1 else tuple(f"x{j}" for j in range(d)))
+    if single and d == 2:
+        return _plane(subplots() if ax is None else ax, X, W[0], names, density)
+    if not single and d == 1 and len(W) <= CURVES:
+        return _curves(subplots() if ax is None else ax, X, W, names[0], density)
+    intervals = to_numpy(mu.interval(level))
+    if single and d == 1:
+        ax = subplots() if ax is None else ax
+        return _line(ax, X, W[0], intervals[0], names[0], level, label, density)
+    if ax is not None and d > 1:
+        raise ValueError(f"{d} coordinates need several axes; leave ax out")
+    if single:
+        return _corner(X, W[0], intervals, names, level, density)
+    return _bands(ax, intervals, to_numpy(mu.median()), names, level)
+
+
+def _line(
+    ax: Axes, X: Floats, w: Floats, interval: Floats, name: str, level: float, label: str | None,
+    density: GridDensity,
+) -> Axes:  # fmt: skip
+    """Density of scalar points X (n, 1), its interval shaded, and the mean."""
+    (grid,), height = density(X, w, GRID_1D)
+    inside = (grid >= interval[0]) & (grid <= interval[1])
+    ax.plot(grid, height, color=FIRST, lw=2.0, label=label)
+    ax.fill_between(grid, height, where=inside, **shade(level))
+    ax.axvline(float(w @ X[:, 0]), color=NEUTRAL, lw=1.0, ls="--", label="mean")
+    return _density_axes(ax, name)
+
+
+def _curves(ax: Axes, X: Floats, W: Floats, name: str, density: GridDensity) -> Axes:
+    for i, w in enumerate(W):
+        (grid,), height = density(X, w, GRID_1D)
+        ax.plot(grid, height, color=CYCLE[i], lw=2.0, label=str(i))
+    return _density_axes(ax, name)
+
+
+def _density_axes(ax: Axes, name: str) -> Axes:
+    ax.set(xlabel=name, ylabel="density")
+    ax.set_ylim(bottom=0.0, auto=None)  # the top still follows what is drawn later
+    ax.legend(frameon=False)
+    return bare(ax)
+
+
+def _plane(ax: Axes, X: Floats, w: Floats, names: tuple[str, ...], density: GridDensity) -> Axes:
+    """Points of the plane sized by their weight, and contours of their density."""
+    heavy = np.argsort(-w)[:SCATTER]
+    heavy = heavy[w[heavy] > 0]
+    ax.scatter(*X[heavy].T, s=20.0 * w[heavy] / w.max(), color=FIRST, alpha=0.4, lw=0)
+    (x, y), height = density(X, w, GRID_2D)
+    ax.contour(x, y, height, levels=_contour_levels(height), colors=NEUTRAL, linewidths=1.0)
+    ax.set(xlabel=names[0], ylabel=names[1])
+    return bare(ax)
+
+
+def _contour_levels(density: Floats) -> Floats:
+    """Heights above which the density holds the given masses, rising."""
+    ordered = np.sort(density.ravel())[::-1]
+    mass = np.cumsum(ordered) / ordered.sum()
+    return np.unique(ordered[np.minimum(np.searchsorted(mass, CONTOURS), len(mass) - 1)])
+
+
+def _corner(
+    X: Floats, w: Floats, intervals: Floats, names: tuple[str, ...], level: float,
+    density: GridDensity,
+) -> Axes:  # fmt: skip
+    d = X.shape[1]
+    axes = subplots(d, d, width=2.2 * d, height=2.2 * d, squeeze=False)
+    for i, j in zip(*np.tril_indices(d), strict=True):
+        if i != j:
+            _plane(axes[i, j], X[:, [j, i]], w, (names[j], names[i]), density)
+        else:
+            _line(axes[i, j], X[:, [j]], w, intervals[j], names[j], level, None, density)
+            axes[i, j].get_legend().remove()
+            axes[i, j].set_yticks([])
+    return label_corner(axes, names)
+
+
+def _bands(
+    ax: Axes | None, intervals: Floats, medians: Floats, names: tuple[str, ...], level: float
+) -> Axes:
+    m, d = medians.shape
+    axes = np.array([ax])
+    if ax is None:
+        axes = subplots(d, 1, height=2.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
+    for j, panel in enumerate(axes):
+        draw_band(panel, np.arange(float(m)), intervals[:, j], level, medians[:, j], "median")
+        panel.set_ylabel(names[j])
+    axes[0].legend(frameon=False)
+    axes[-1].set_xlabel("member of the batch")
+    return axes[0] if d == 1 else axes

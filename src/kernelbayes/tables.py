@@ -1,0 +1,48 @@
+"""Tables: rows with a readable repr, and frames where pandas is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class Table(list[Row]):
+    """Rows (dicts), one for each thing that was tried or asked.
+
+    >>> Table([{"kernel": "Gaussian", "score": 0.25}, {"kernel": "Laplace", "score": 1 / 3}])
+    kernel    score
+    Gaussian  0.25
+    Laplace   0.3333
+    """
+
+    @property
+    def best(self) -> Row:
+        """Row with the smallest ``"score"``."""
+        return min(self, key=lambda row: row["score"])
+
+    def to_frame(self) -> Any:
+        """Pandas frame with one line for each row."""
+        return as_frame(list(self))
+
+    def __repr__(self) -> str:
+        """Columns side by side, numbers to four digits."""
+        names = list(dict.fromkeys(name for row in self for name in row))
+        lines = [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
+        return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def as_frame(rows: Iterable[Row] | Mapping[str, Any], **options: Any) -> Any:
+    """Pandas frame of rows or of columns; an ImportError that names the extra without pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
+    return pandas.DataFrame(rows, **options)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
