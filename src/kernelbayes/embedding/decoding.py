@@ -226,7 +226,7 @@ class Decoding(Weighted):
         >>> from kernelbayes import Gaussian, embed
         >>> embed(np.arange(101.0), Gaussian(1.0)).summary()
         variable  mean  sd     median  5%    95%
-        x0        50.0  29.15  50.0    4.55  95.45
+        x0        50    29.15  50      4.55  95.45
         """
         answers = self.mean(), self.std(), self.median(), self.interval(level)
         return export.summary(self.names, level, *answers)
