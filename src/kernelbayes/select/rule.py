@@ -59,7 +59,6 @@ from kernelbayes.rules import reembed
 from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.select.search import coarse_to_fine, progress_bar
-from kernelbayes.tables import Row, Table
 from kernelbayes.select.tuning import folds, tune
 from kernelbayes.tables import Row, Table
 
