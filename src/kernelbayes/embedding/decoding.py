@@ -348,4 +348,4 @@ class Decoding(Weighted):
 
     def _ask(self, question: Callable[..., Floats], kind: Kind, *asked: Any) -> Array:
         """Answer of a function on points, weights (m, n) that sum to one, and their kind."""
-        return self._answer(question(self.points, self.probabilities(kind), kind, *asked))
+        return self._answer(question(self.points, self.valid_weights(kind), kind, *asked))

@@ -88,7 +88,7 @@ def mode(
     """Most probable point: the density's highest peak, or the point of largest weight."""
     if by not in ("density", "weight"):
         raise ValueError(f"by must be 'density' or 'weight', got {by!r}")
-    W = mu.probabilities()
+    W = mu.valid_weights()
     if by == "weight" or not has_density(mu.points, mu.kernel):
         heights = W if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(mu.points)))
         found = take(mu.points, np.argmax(heights, axis=1))

@@ -106,7 +106,7 @@ class Weighted(MeanElement):
         """Embedding whose weights are not negative and sum to one, closest in RKHS distance."""
         return replace(self, weights=self._answer(self._closest))
 
-    def probabilities(self, valid: Validity = True) -> Floats:
+    def valid_weights(self, valid: Validity = True) -> Floats:
         """Weights (m, n) that sum to one, m = 1 for one embedding: see ``valid`` of :meth:`prob`.
 
         With "rearranged" they may still be negative: what is sorted is their distribution function.

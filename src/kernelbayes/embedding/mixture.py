@@ -102,7 +102,7 @@ def mixture(
     generator = as_generator(rng)
     fits = [
         fit_mixture(X / h, w, v, components, generator, covariance, starts)
-        for w, v in zip(mu.probabilities("raw"), mu.probabilities(), strict=True)
+        for w, v in zip(mu.valid_weights("raw"), mu.valid_weights(), strict=True)
     ]
     weights, means, covariances, distances = map(np.stack, zip(*fits, strict=True))
     batch = Mixture(weights, means * h, covariances * np.outer(h, h), distances)

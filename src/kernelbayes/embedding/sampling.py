@@ -40,7 +40,7 @@ def sample(
 def _independent(
     mu: Weighted, m: int, rng: np.random.Generator, bandwidth: float | Array | None
 ) -> Points:
-    W = mu.probabilities()
+    W = mu.valid_weights()
     drawn = _picked(mu, np.stack([rng.choice(len(w), size=m, p=w / w.sum()) for w in W]))
     X = _smoothable(mu.points)
     if X is None or (bandwidth is not None and not np.any(bandwidth)):

@@ -259,7 +259,7 @@ def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:
     """Level (T, d) at which each coordinate of the states Z (T, d) is the belief's quantile."""
     points = np.asarray(to_numpy(beliefs.vectors), dtype=np.float64)
     truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=np.float64)
-    weights = beliefs.probabilities("rearranged")
+    weights = beliefs.valid_weights("rearranged")
     columns = []
     for x, z in zip(points.T, truth.T, strict=True):
         order = np.argsort(x, kind="stable")

@@ -77,7 +77,7 @@ class Posterior(Embedding):
     def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:
         """Points, weights, and Silverman's smoothing, halved to keep peaks apart."""
         points = np.asarray(to_numpy(self.points), dtype=float)
-        weights = np.asarray(self.probabilities()[0])
+        weights = np.asarray(self.valid_weights()[0])
         used = weights > 0
         points, weights = points[used], weights[used]
         h = min(0.5 * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
@@ -166,7 +166,7 @@ class Posterior(Embedding):
 
     def map(self) -> Floats:
         """Parameters (d,) of the highest posterior density."""
-        weights = self.probabilities()[0]
+        weights = self.valid_weights()[0]
         heavy = np.argsort(-weights)[:MAP_STARTS]
         candidates = np.asarray(to_numpy(self.points), dtype=float)[heavy]
         best = candidates[int(np.argmax(self.log_density(candidates)))]

@@ -37,7 +37,7 @@ def plot_embedding(
     mu: Decoding, density: GridDensity, ax: Axes | None, level: float, label: str | None
 ) -> Axes:
     """Draw an embedding or a batch; see :meth:`kernelbayes.Embedding.plot`."""
-    X, W = to_numpy(mu.vectors), mu.probabilities()
+    X, W = to_numpy(mu.vectors), mu.valid_weights()
     d, single = X.shape[1], mu.weights.ndim == 1
     names = mu.names if mu.names and len(mu.names) == d else None
     names = names or (("x",) if d == 1 else tuple(f"x{j}" for j in range(d)))
