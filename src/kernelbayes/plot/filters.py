@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelbayes.arrays import to_numpy
+from kernelbayes.gram.lapack import eigh
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
 from kernelbayes.points import PointsLike, as_array, as_vectors
 
@@ -104,7 +105,7 @@ def draw_track(
     angle = np.linspace(0.0, 2.0 * np.pi, 60)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     for i in np.unique(np.linspace(0, len(mean) - 1, ELLIPSES).astype(int)):
-        values, vectors = np.linalg.eigh(cov[i])
+        values, vectors = eigh(cov[i])
         ellipse = mean[i][:, None] + vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * circle)
         ax.plot(*ellipse, color=FIRST, lw=0.8, alpha=0.4)
     ax.plot(*mean.T, color=FIRST, lw=1.5, label=label or "mean, one standard deviation")
