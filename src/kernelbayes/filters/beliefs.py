@@ -12,8 +12,7 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Floats, Ints, to_numpy
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.gram.features import Fourier, Landmarks
-from kernelbayes.kernels import Delta, Kernel, Parts
+from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike
 
@@ -117,7 +116,7 @@ class Beliefs(Batch):
     def categorical(self) -> bool:
         """Whether the states are categories."""
         points = self.points
-        if isinstance(_base(self.kernel), Delta) or not is_array_api_obj(points):
+        if self.kernel.is_categorical or not is_array_api_obj(points):
             return not isinstance(points, Mapping)
         return isinstance(points, np.ndarray) and points.dtype.kind in "USO"
 
@@ -131,12 +130,9 @@ class Beliefs(Batch):
         """Beliefs about each part of states with named parts; otherwise the beliefs themselves."""
         if not isinstance(self.points, Mapping):
             return [self]
-        joint = _base(self.kernel)
-        assert isinstance(joint, Parts)  # no other kernel takes mappings
         found = []
-        for key, kernel in joint.parts:
+        for key, kernel, points in self.kernel.split(self.points):
             names = key if isinstance(key, tuple) else (key,)
-            points = kernel.points(joint.part(self.points, key), "Z")
             if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
                 names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
             found.append(replace(self, points=points, kernel=kernel, names=names))
@@ -257,7 +253,3 @@ class Forecast(Beliefs):
     """
 
     observations: Any = field(default=None, repr=False)
-
-
-def _base(kernel: Kernel) -> Kernel:
-    return kernel.kernel if isinstance(kernel, Landmarks | Fourier) else kernel

@@ -27,7 +27,7 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.gram import Gram, factor_with_ridge, gram
-from kernelbayes.gram.features import Fourier, Landmarks, nystrom, pivoted_cholesky
+from kernelbayes.gram.features import Landmarks, nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import cho_solve, solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
@@ -150,7 +150,7 @@ class Controlled:
         kernel = Parts({"z": kernel_z, "u": kernel_u})
         pairs = {"z": take(Z, source), "u": U}
         if kernel.finite:  # landmarks need kernels of points, not features
-            kernel_z, kernel_u = _underlying(kernel_z), _underlying(kernel_u)
+            kernel_z, kernel_u = kernel_z.exact, kernel_u.exact
             kernel = Parts({"z": kernel_z, "u": kernel_u})
         joint = compressed(kernel, pairs, rank, rng)
         assert isinstance(joint, Landmarks)
@@ -205,10 +205,7 @@ class Observations:
     @cached_property
     def norms(self) -> Array:
         """Norms in the RKHS of the training observations, or of the landmarks, as a column."""
-        if isinstance(self.kernel, Landmarks):
-            values = self.kernel.kernel.diag(self.kernel.landmarks)
-        else:
-            values = self.kernel.diag(self.X)
+        values = self.kernel.exact.diag(self.kernel.anchors(self.X))
         return namespace(values).sqrt(values)[:, None]
 
     @cached_property
@@ -218,7 +215,7 @@ class Observations:
         chosen = loo_subset(n, SUPPORT_POINTS)
         points = take(self.X, chosen)
         near = np.empty(len(chosen))
-        base = self.exact.kernel if isinstance(self.exact, Landmarks | Fourier) else self.exact
+        base = self.exact.exact
         scale = np.sqrt(to_numpy(base.diag(self.X)))
         for rows in row_blocks(len(chosen), n):
             K = to_numpy(base(take(points, rows), self.X)) / np.where(scale > 0, scale, 1.0)
@@ -257,8 +254,3 @@ def inverse_ridge(F: Array, ridge: float) -> Array:
     """(F^T F + n ridge I)^-1, (r, r): applied at every step, so formed once."""
     R, _ = factor_with_ridge(F.T @ F, F.shape[0] * ridge)
     return cho_solve(R, like(np.eye(F.shape[1]), R))
-
-
-def _underlying(kernel: Kernel) -> Kernel:
-    inner = getattr(kernel, "kernel", kernel)
-    return inner if isinstance(inner, Kernel) else kernel

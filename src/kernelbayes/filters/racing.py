@@ -24,7 +24,7 @@ from kernelbayes.filters.holdout import (
     stretches,
 )
 from kernelbayes.filters.loop import run_all, smooth_all
-from kernelbayes.kernels import Kernel, Warped
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import count
 from kernelbayes.select import Table
 
@@ -175,7 +175,7 @@ class Races:
         return price
 
     def _enter(self, at: Setting) -> Trial:
-        row = {"kernel_x": _label(self.kernels[at.kernel]), **at._asdict()}
+        row = {"kernel_x": self.kernels[at.kernel].label, **at._asdict()}
         del row["kernel"]
         self.table.append({**row, "score": math.inf, "steps": 0, "chosen": False})
         self.seen.add(at.key)
@@ -232,10 +232,3 @@ def smoothed_losses(
 def _close(trial: Trial, front: Trial) -> bool:
     worse, error = trial.behind(front)
     return worse <= GIVE_UP * error
-
-
-def _label(kernel: Kernel) -> str:
-    name = type(kernel).__name__
-    if isinstance(getattr(kernel, "bandwidth", None), tuple):
-        return f"{name} per dimension"
-    return f"{name} {kernel.transform}" if isinstance(kernel, Warped) else name

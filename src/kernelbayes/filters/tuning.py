@@ -50,9 +50,7 @@ from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.racing import Races, Setting, Trial
 from kernelbayes.filters.relevance import per_dimension
-from kernelbayes.gram.features import Fourier, Landmarks
 from kernelbayes.kernels import (
-    Gaussian,
     Kernel,
     Laplace,
     Polynomial,
@@ -134,7 +132,7 @@ class _Search(Races):
         while len(starts) > 1 and self.price(len(starts)) > self.budget / 2.0:
             starts.pop()
         best = self.race(starts, halving=True)
-        free = self.model.kernel_x is None and isinstance(self.kernels[0], Gaussian)
+        free = self.model.kernel_x is None and self.kernels[0].gaussian_bandwidth is not None
         if free and self.spent + 1.0 <= self.budget:
             best = self._challenged(best, *self._per_dimension(best.at.z))
         best = self._descend(best, MOVES, COARSE * self.budget)
@@ -265,20 +263,21 @@ def _joined(sequences: list[Part]) -> tuple[Any, Any, Any]:
 
 def _rivals(X: Any, gaussian: Kernel) -> list[Kernel]:
     """Kernels on observations to try beside the Gaussian one, the most different first."""
-    assert isinstance(gaussian, Gaussian)
-    square = float(np.mean(np.square(gaussian.bandwidth)))
+    bandwidth = gaussian.gaussian_bandwidth
+    assert bandwidth is not None
+    square = float(np.mean(np.square(bandwidth)))
     laplace = Laplace.median(X)
-    if isinstance(gaussian.bandwidth, tuple):  # its columns count as much in the others
-        h = np.asarray(gaussian.bandwidth)
+    if isinstance(bandwidth, tuple):  # its columns count as much in the others
+        h = np.asarray(bandwidth)
         laplace = Laplace(tuple(Laplace.median(to_numpy(as_vectors(X)) / h).bandwidth * h))
     return [
         Warped.median(X, "log"),
         laplace,
         (1.0 / square) * Polynomial(1, square) * gaussian,  # locally linear
         Warped.median(X, "asinh"),
-        RationalQuadratic(gaussian.bandwidth, 1.0),
+        RationalQuadratic(bandwidth, 1.0),
     ]
 
 
 def _scalable(kernel: Kernel) -> bool:
-    return not isinstance(kernel, Landmarks | Fourier) and kernel.scaled(2.0) != kernel
+    return kernel.scaled(2.0) != kernel
