@@ -86,7 +86,7 @@ class Decoding(Weighted):
         On circles and rotations (``Periodic``, ``Rotation``, and ``Parts`` of them) the extrinsic
         mean, a point of the space again.
         """
-        return moments.mean(self)
+        return self.kernel.mean_of(self.points, self.weights)
 
     def moment(self, k: int) -> Array:
         """Raw moment of order k of each coordinate, shape (d,)."""

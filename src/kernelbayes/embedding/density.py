@@ -12,7 +12,7 @@ from kernelbayes.arrays import Array, Floats, row_blocks, to_numpy
 from kernelbayes.embedding.mean import Weighted, vectors
 from kernelbayes.embedding.simplex import Kind
 from kernelbayes.embedding.smooth import bandwidths, silverman
-from kernelbayes.kernels import Delta, Gaussian, Kernel, Periodic
+from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike, as_vectors, take
 
 # Heaviest points among which mean shift looks for places to start: more than the effective sample
@@ -116,7 +116,7 @@ def _peak(X: Floats, w: Floats, starts: int, bandwidth: float | Array | None) ->
 def has_density(points: Points, kernel: Kernel) -> bool:
     """Whether points are numbers or vectors of numbers, and not angles or categories."""
     return bool(
-        not isinstance(kernel, Periodic | Delta)
+        kernel.has_density
         and is_array_api_obj(points)
         and points.ndim <= 2
         and getattr(points.dtype, "kind", "f") in "fiub"

@@ -24,7 +24,7 @@ from sklearn.cluster import kmeans_plusplus
 
 from kernelbayes.arrays import Floats, Ints, Rng, as_generator, to_numpy
 from kernelbayes.embedding.mean import Weighted
-from kernelbayes.gram.features import Fourier, Landmarks
+from kernelbayes.gram.lapack import cholesky, inverse_and_log_det, solve
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import PointsLike, as_vectors
 
@@ -69,9 +69,9 @@ class Mixture:
         d = self.means.shape[-1]
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} coordinates, the mixture has {d}")
-        L = np.linalg.cholesky(self.covariances)
+        L = cholesky(self.covariances)
         differences = np.swapaxes(X - self.means[..., None, :], -1, -2)  # (..., K, d, k)
-        scaled = np.linalg.solve(L, differences)
+        scaled = solve(L, differences)
         log_volume = np.log(np.einsum("...jj->...j", L)).sum(axis=-1) + 0.5 * d * np.log(2 * np.pi)
         heights = np.exp(-0.5 * np.sum(scaled**2, axis=-2) - log_volume[..., None])
         return np.asarray(np.einsum("...k,...kx->...x", self.weights, heights))
@@ -83,7 +83,7 @@ class Mixture:
             return np.stack([self[i].sample(m, generator) for i in range(len(self.weights))])
         picks = generator.choice(len(self), size=m, p=self.weights / self.weights.sum())
         noise = generator.normal(size=(m, self.means.shape[1]))
-        L = np.linalg.cholesky(self.covariances)
+        L = cholesky(self.covariances)
         return np.asarray(self.means[picks] + np.einsum("mij,mj->mi", L[picks], noise))
 
 
@@ -110,10 +110,9 @@ def mixture(
 
 
 def _bandwidths(kernel: Kernel, d: int) -> Floats:
-    if isinstance(kernel, Landmarks | Fourier):
-        kernel = kernel.kernel
-    if isinstance(kernel, Gaussian):
-        return np.broadcast_to(np.asarray(kernel.bandwidth, dtype=float), d)
+    bandwidth = kernel.exact.gaussian_bandwidth
+    if bandwidth is not None:
+        return np.broadcast_to(np.asarray(bandwidth, dtype=float), d)
     raise TypeError(
         f"the closed form of a mixture needs a Gaussian kernel, got {kernel!r}; embed the same "
         "weighted sample with one: embed(mu.points, Gaussian.median(mu.points), mu.weights)"
@@ -219,10 +218,9 @@ def _normals(differences: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
 
     Returns values (k, n), gradients in D (k, n, d) and in C (k, n, d, d).
     """
-    inverse = np.linalg.inv(C)
+    inverse, log_det = inverse_and_log_det(C)
     a = np.einsum("knde,kne->knd", np.broadcast_to(inverse, (*differences.shape, C.shape[-1])),
                   differences)  # fmt: skip
-    _, log_det = np.linalg.slogdet(C)
     g = np.exp(-0.5 * np.einsum("knd,knd->kn", a, differences) - 0.5 * log_det)
     at_C = 0.5 * g[..., None, None] * (a[..., :, None] * a[..., None, :] - inverse)
     return g, -g[..., None] * a, at_C

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernelbayes.arrays import Array, like, namespace
-from kernelbayes.embedding.geometry import curved_mean
 from kernelbayes.embedding.mean import MeanElement, Weighted
 from kernelbayes.points import Points, as_array
 
@@ -39,12 +38,6 @@ def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | A
     squared = mu.norm() ** 2 - 2.0 * mu.inner(other) + other.norm() ** 2
     xp = namespace(squared)
     return f.norm() * xp.sqrt(xp.clip(squared, min=0.0))
-
-
-def mean(mu: Weighted) -> Array:
-    """Weighted mean (d,), or the extrinsic mean on a curved space."""
-    curved = curved_mean(mu.points, mu.weights, mu.kernel)
-    return mu.weights @ mu.vectors if curved is None else curved
 
 
 def moment(X: Array, weights: Array, k: int) -> Array:

@@ -18,25 +18,8 @@ import numpy as np
 
 from kernelbayes.arrays import Floats, Ints, like, row_blocks, to_numpy
 from kernelbayes.embedding.density import first_point
-from kernelbayes.embedding.geometry import are_rotations, rotation_mean
 from kernelbayes.embedding.mean import Weighted
-from kernelbayes.embedding.moments import expect
-from kernelbayes.gram.features import Fourier, Landmarks
-from kernelbayes.kernels import (
-    Gaussian,
-    Kernel,
-    Linear,
-    Matern,
-    Parts,
-    Periodic,
-    Polynomial,
-    Product,
-    RationalQuadratic,
-    Rotation,
-    Scaled,
-    Sum,
-    Trace,
-)
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, take
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
@@ -48,14 +31,13 @@ Objective = Callable[[Ints, Floats], Floats]
 def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
     """Point whose embedding is closest to mu; with a leading axis for a batch."""
     kernel = mu.kernel
-    if candidates is None and isinstance(kernel, Rotation | Trace):
-        if isinstance(kernel, Rotation) or are_rotations(to_numpy(mu.points)):
-            return rotation_mean(mu.points, mu.weights)
-        return expect(mu.points, mu.weights, mu.points)
+    closed = kernel.preimage_of(mu.points, mu.weights) if candidates is None else None
+    if closed is not None:
+        return closed
     Y = mu.points if candidates is None else kernel.points(candidates, "candidates")
     heights = 2.0 * mu(Y) - kernel.diag(Y)
     found = take(Y, np.atleast_1d(np.argmax(to_numpy(heights), axis=-1)))
-    if candidates is None and not isinstance(found, dict | list) and is_smooth(kernel):
+    if candidates is None and not isinstance(found, dict | list) and kernel.is_smooth:
         X, start = (np.asarray(to_numpy(p), dtype=float) for p in (mu.points, found))
         found = like(_climb(kernel, X, mu._rows, start), mu.weights)
     return first_point(found) if mu._single else found
@@ -63,26 +45,10 @@ def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
 
 def _climb(kernel: Kernel, X: Floats, W: Floats, start: Floats) -> Floats:
     """Better points (m, d) than the starts."""
-    if isinstance(kernel, Gaussian):
-        return _fixed_point(X, W, kernel, start)
+    if kernel.gaussian_bandwidth is not None:
+        return _fixed_point(X, W, kernel, start, 1e-10 * float(np.max(kernel.gaussian_bandwidth)))
     scale = X.std(axis=0)
     return ascend(_objective(kernel, X, W), start, np.where(scale > 0, scale, 1.0))
-
-
-def is_smooth(kernel: Kernel) -> bool:
-    """Whether a kernel is differentiable on vectors, so that pre-images can be climbed to."""
-    match kernel:
-        case Matern():
-            return bool(kernel.nu > 1.0)
-        case Gaussian() | RationalQuadratic() | Periodic() | Linear() | Polynomial() | Fourier():
-            return True
-        case Scaled() | Landmarks():
-            return is_smooth(kernel.kernel)
-        case Sum() | Product():
-            return is_smooth(kernel.left) and is_smooth(kernel.right)
-        case Parts():
-            return all(is_smooth(part) for _, part in kernel.parts)
-    return False
 
 
 def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
@@ -185,7 +151,7 @@ def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
 
 
 def _fixed_point(
-    X: Floats, W: Floats, kernel: Gaussian, starts: Floats, steps: int = 200
+    X: Floats, W: Floats, kernel: Kernel, starts: Floats, still: float, steps: int = 200
 ) -> Floats:
     """Maximise sum_i w_i k(y, x_i) for each row of W at once; never below the start."""
     best = starts.copy()
@@ -200,7 +166,7 @@ def _fixed_point(
         safe = total[:, 0] > 1e-12 * np.abs(K).sum(axis=1)
         rows, K, total, y = rows[safe], K[safe], total[safe], y[safe]
         new = (K @ X) / total
-        moving = np.abs(new - y).max(axis=1, initial=0.0) > 1e-10 * float(np.max(kernel.bandwidth))
+        moving = np.abs(new - y).max(axis=1, initial=0.0) > still
         y, rows = new[moving], rows[moving]
         if len(rows) == 0:
             break

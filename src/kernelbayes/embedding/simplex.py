@@ -37,9 +37,9 @@ from kernelbayes.arrays import (
     NumericalWarning,
     row_blocks,
     threads_for,
-    to_numpy,
 )
-from kernelbayes.gram.features import partial_cholesky
+from kernelbayes.gram import Gram, LowRank
+from kernelbayes.gram.lapack import solve
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
 
@@ -108,14 +108,11 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
     sums = W.sum(axis=1, keepdims=True)
     if np.all(W >= 0) and np.all(sums > 0):
         return np.asarray(W / sums)
-    missed = 0.0
-    if kernel.finite:
-        F = to_numpy(kernel.features(points))
-    else:
-        rank = min(PROJECTION_RANK, W.shape[1])
-        _, F, error = partial_cholesky(kernel, points, rank, PROJECTION_TOLERANCE, 0)
-        missed = error * float(np.mean(to_numpy(kernel.diag(points))))
-    return project_simplex(np.asarray(F, dtype=np.float64), W, missed)
+    rank = min(PROJECTION_RANK, W.shape[1])
+    gram = Gram.of(kernel, points, rank=rank, tol=PROJECTION_TOLERANCE, rng=0, double=True)
+    error = gram.error if isinstance(gram, LowRank) else 0.0
+    missed = error * float(np.mean(gram.diag))
+    return project_simplex(gram.factor, W, missed)
 
 
 def project_simplex(
@@ -201,14 +198,14 @@ def _newton_step(
         H = (A @ products).reshape(-1, r, r)
         H -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
         H = H / rho + np.eye(r)
-        return np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
+        return np.asarray(solve(H, gradient[:, :, None])[:, :, 0])
     steps = np.empty_like(gradient)
     for i, rows in enumerate(active):
         centred = F[rows]
         centred = centred - centred.mean(axis=0)
         H = centred.T @ centred / rho
         H.flat[:: r + 1] += 1.0
-        steps[i] = np.linalg.solve(H, gradient[i])
+        steps[i] = solve(H, gradient[i])
     return steps
 
 

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import Array, Bools, Floats, row_blocks, to_numpy
+from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
 
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
@@ -109,8 +109,7 @@ def keep_covariance(
         share = np.minimum(h2 / np.where(variances > 0, variances, np.inf), 1.0)
         extra = h2 - share * variances  # more noise than the sample has variance: it does inflate
     a = np.sqrt(1.0 - share)
-    values, vectors = np.linalg.eigh(V * (1.0 - np.outer(a, a)))
-    noise = (rng.normal(size=drawn.shape) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    noise = rng.normal(size=drawn.shape) @ symmetric_factor(V * (1.0 - np.outer(a, a))).T
     noise += rng.normal(size=drawn.shape) * np.sqrt(np.maximum(extra, 0.0))
     return np.asarray(mean + a * (drawn - mean) + noise)
 
@@ -218,10 +217,7 @@ class Smoothed:
 
     def whiten(self, X: Floats) -> Floats:
         """Coordinates of X (m, c) in which the sample has unit covariance."""
-        solved = scipy.linalg.solve_triangular(
-            self.factor, (X - self.mean).T, lower=True, check_finite=False
-        )
-        return np.asarray(solved.T)
+        return np.asarray(solve_triangular(self.factor, (X - self.mean).T).T)
 
 
 def shrinkage(h: Floats, weights: Floats) -> Floats:
@@ -328,4 +324,4 @@ def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
     level = max(float(np.trace(S)) / max(c, 1), np.finfo(float).tiny)
     variances = S.diagonal().copy()
     S[np.arange(c), np.arange(c)] += JITTER * variances + JITTER**2 * level + LEAST_VARIANCE
-    return np.asarray(np.linalg.cholesky(S))
+    return np.asarray(cholesky(S))

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from kernelbayes.arrays import Floats
-from kernelbayes.gram.lapack import eigh
+from kernelbayes.gram.lapack import symmetric_factor
 
 # Quasi-random points from which a search starts if there are no candidates, at least.
 STARTS = 1024
@@ -81,5 +81,4 @@ def gaussian_starts(mean: Floats, cov: Floats, m: int) -> Floats:
     size = max(STARTS, 2 * m)
     power = int(np.ceil(np.log2(size)))
     uniform = qmc.Sobol(len(mean), scramble=False).random_base2(power) + 0.5 ** (power + 1)
-    variances, axes = eigh(cov)
-    return np.asarray(mean + ndtri(uniform) * np.sqrt(np.maximum(variances, 0.0)) @ axes.T)
+    return np.asarray(mean + ndtri(uniform) @ symmetric_factor(cov).T)
