@@ -17,31 +17,36 @@ the target without an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.linalg
 
-from kernelbayes.arrays import threads_for
-from kernelbayes.gram.loo import loo_predictions, ridge_grid
+from kernelbayes.arrays import Floats
+from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
+from kernelbayes.gram.loo import fold_predictions, loo, ridge_grid
 from kernelbayes.kernels import Gaussian
+from kernelbayes.select.search import Row, coarse_to_fine
 
-Floats = np.ndarray[Any, Any]
+# Landmarks of the basis, and pairs on which bandwidth, ridge and metric are chosen: an
+# eigendecomposition of the one and a product with the other take some tens of milliseconds.
 LANDMARKS = 400
-# Bandwidths in multiples of the median distance; the metric is updated this often at most.
-SCALES = (0.35, 0.7, 1.4, 2.8)
-UPDATES = 2
-# Smaller ones are tried while that pays, down to this.
-FINEST = 0.05
-# Bandwidth, ridge and metric are chosen on this many pairs at most.
 CHOICE_PAIRS = 1500
-# Parts of the pairs that are left out in turn.
+# Bandwidths tried first, in multiples of the median distance, and down to which they are halved.
+SCALES = (0.35, 0.7, 1.4, 2.8)
+FINEST = 0.05
+# Updates of the metric at most: Radhakrishnan et al. (2024) need a few.
+UPDATES = 2
+# Pairs at which gradients are averaged.
+GRADIENT_PAIRS = 1000
+# Parts of the pairs that are left out in turn: five, as is usual in cross-validation.
 FOLDS = 5
-# Variances below this share of their mean count as that much.
+# Variances below this share of their mean count as that much, so that no pair outweighs a thousand.
 LEAST_VARIANCE = 1e-3
-# Directions whose gradient is smaller than this share of the largest are dropped.
+# Directions whose gradient is smaller than this share of the largest are dropped: over the sample
+# they change the prediction by a thousandth.
 LEAST_GRADIENT = 1e-3
+# Ridges tried: nine decades in steps of less than a factor of six.
+RIDGES = 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,22 +129,16 @@ def regress(
     subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
     Xs, Ys = X[subset], Y[subset]
-    best: _Tried | None = None
-    metric = np.eye(X.shape[1])
-    scales: tuple[float, ...] = SCALES
-    for i in range(updates + 1):
-        fits = [_at(Xs, Ys, metric, s, w) for s in scales]
-        while fits[0].error == min(fit.error for fit in fits) and scales[0] > finest:
-            scales = (scales[0] / 2.0, *scales)  # the best at the edge: further
-            fits.insert(0, _at(Xs, Ys, metric, scales[0], w))
-        at = int(np.argmin([fit.error for fit in fits]))
-        if best is not None and fits[at].error >= best.error:
+    best = _searched(Xs, Ys, np.eye(X.shape[1]), SCALES, w, finest)
+    for _ in range(updates):
+        r = np.full(len(Xs), 1.0 / len(Xs)) if w is None else w
+        weighted = r[:, None] * best.F
+        coefficients = solve_ridges(best.F.T @ weighted, weighted.T @ Ys, best.ridges)
+        metric = _sharpened(best.basis.gradients(Xs[:GRADIENT_PAIRS], coefficients))
+        found = _searched(Xs, Ys, metric, best.scales, w, finest)
+        if found.error >= best.error:
             break
-        best, scales = fits[at], scales[max(at - 1, 0) : at + 2]
-        if i < updates:
-            coefficients = _solve(*_products(best.F, Ys, w), best.ridges)
-            metric = _sharpened(best.basis.gradients(Xs[:1000], coefficients))
-    assert best is not None
+        best = found
     if landmarks <= LANDMARKS:
         return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
     chosen = best.basis
@@ -180,38 +179,56 @@ def reweighted(fit: Regression, X: Floats, Y: Floats, variances: Floats) -> Regr
 
 @dataclass(frozen=True, eq=False)
 class _Tried:
-    """A basis with its features (n, r), the best ridges (q,) and their leave-one-out error."""
+    """A basis with its features (n, r), the best ridges (q,) and their leave-one-out error.
+
+    ``scales`` are the bandwidths to try after another update of the metric: its own, and beside it.
+    """
 
     basis: Basis
     F: Floats
     ridges: Floats
     error: float
+    scales: tuple[float, ...] = ()
 
 
-def _at(X: Floats, Y: Floats, metric: Floats, scale: float, weights: Floats | None) -> _Tried:
+def _searched(
+    X: Floats,
+    Y: Floats,
+    metric: Floats,
+    scales: tuple[float, ...],
+    weights: Floats | None,
+    finest: float,
+) -> _Tried:
+    """Best bandwidth in a metric: of some scales, or below them for as long as that pays."""
     U = X @ metric
-    h = scale * float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
+    median = float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
     slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
-    basis = _basis(U[:LANDMARKS], metric, h, slope)
-    F = basis(X)
-    return _Tried(basis, F, *_ridges(F, Y, weights))
+    fits: dict[float, _Tried] = {}
+
+    def score(scale: float) -> Row:
+        basis = _basis(U[:LANDMARKS], metric, scale * median, slope)
+        F = basis(X)
+        fits[scale] = _Tried(basis, F, *_ridges(F, Y, weights))
+        return {"score": fits[scale].error}
+
+    table = coarse_to_fine(
+        float, score, np.inf, start=scales, finest=2.0, narrowest=finest / 2.0, widest=scales[-1]
+    )
+    best, tried = table.best["scale"], sorted(fits)
+    at = tried.index(best)
+    return replace(fits[best], scales=tuple(tried[max(at - 1, 0) : at + 2]))
 
 
 def _basis(landmarks: Floats, metric: Floats, h: float, slope: float) -> Basis:
     """Features of landmarks (m, c) that are given in the coordinates of the metric."""
     K = np.exp(-0.5 * squared_distances(landmarks, landmarks) / h**2)
-    values, vectors = np.linalg.eigh(K)
-    keep = values > 1e-10 * values[-1]
-    return Basis(metric, landmarks, h, vectors[:, keep] / np.sqrt(values[keep]), slope)
+    return Basis(metric, landmarks, h, whitening(K, 1e-10), slope)
 
 
 def _ridges(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, float]:
     """Best ridge of a grid for each target, (q,), and the leave-one-out error they have."""
-    r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
-    with threads_for(float(F.size) * F.shape[1]):
-        grid = ridge_grid(F, weights, 13)
-        errors = np.stack([r @ (P - Y) ** 2 for P in loo_predictions(F, Y, grid, weights)])
-    return grid[np.argmin(errors, axis=0)], float(np.sum(errors.min(axis=0)))
+    found = loo(F, Y, ridge_grid(F, weights, RIDGES), weights)
+    return found.best_by_target, float(np.sum(found.errors_by_target.min(axis=0)))
 
 
 def _solved(
@@ -219,53 +236,13 @@ def _solved(
 ) -> Regression:
     """Regression on features (n, r) with given ridges (q,)."""
     r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
-    left_out = np.empty(Y.shape)
-    with threads_for(float(F.size) * F.shape[1]):
-        folds = max(min(FOLDS, len(F) // 2), 2)
-        parts = [slice(i, None, folds) for i in range(folds)]
-        products = [(*_products(F[rows], Y[rows], r[rows]), r[rows].sum()) for rows in parts]
-        for i, rows in enumerate(parts):
-            # Added up, not taken from those of all: a part may have nearly all of the weight.
-            g, c, kept = _added(products[:i] + products[i + 1 :])
-            rest = max(float(kept), np.finfo(float).tiny)
-            left_out[rows] = F[rows] @ _solve(g / rest, c / rest, ridges)
-        G, C, _ = _added(products)
-        return Regression(basis, ridges, _solve(G, C, ridges), left_out)
-
-
-def _products(F: Floats, Y: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
-    """Weighted products (r, r) of features and (r, q) of features and targets."""
-    scaled = F / len(F) if weights is None else weights[:, None] * F
-    return F.T @ scaled, scaled.T @ Y
-
-
-def _added(parts: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
-    """Add up the products of parts, and their weights."""
-    G, C, weight = (np.sum(some, axis=0) for some in zip(*parts, strict=True))
-    return G, C, weight
-
-
-def _solve(G: Floats, C: Floats, ridges: Floats) -> Floats:
-    """Coefficients (r, q) of targets with a ridge (q,) each."""
-    found = np.empty(C.shape)
-    for ridge in np.unique(ridges):
-        columns = ridges == ridge
-        A = G.copy()
-        A[np.diag_indices_from(A)] += ridge
-        try:
-            factor = scipy.linalg.cho_factor(A, overwrite_a=True, check_finite=False)
-            found[:, columns] = scipy.linalg.cho_solve(factor, C[:, columns], check_finite=False)
-        except np.linalg.LinAlgError:  # a ridge below rounding: chosen before some far pair came
-            squares, V = np.linalg.eigh(G)
-            rounding = len(G) * np.finfo(float).eps * float(squares[-1])
-            filtered = 1.0 / (np.maximum(squares, 0.0) + max(ridge, rounding))
-            found[:, columns] = V @ (filtered[:, None] * (V.T @ C[:, columns]))
-    return found
+    folds = max(min(FOLDS, len(F) // 2), 2)
+    return Regression(basis, ridges, *fold_predictions(F, Y, ridges, r, folds))
 
 
 def _sharpened(M: Floats) -> Floats:
     """Coordinates in which squared distances are those of M, small directions dropped."""
-    values, vectors = np.linalg.eigh(M)
+    values, vectors = eigh(M)
     keep = values > LEAST_GRADIENT**2 * max(float(values[-1]), np.finfo(float).tiny)
     if not np.any(keep):
         return np.eye(len(M))
