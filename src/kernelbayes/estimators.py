@@ -41,9 +41,8 @@ from kernelbayes.rules import (
     bayes_rule,
     choose_ridge,
     density_ratio,
-    prior_element,
+    prior_under,
     prior_weights,
-    reembed,
     turn,
     usable_weights,
 )
@@ -177,7 +176,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         # An automatic ridge is set when a prior first needs it.
         eta = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
         self.likelihood_ = Conditional(hidden, observed, eta)
-        self.values_ = _numbers(Z)
+        self.values_ = numeric_values(Z)
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         self.prior_ridge_: float | None = None
         self.ridge_: float | None = None
@@ -231,7 +230,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = self._check_queries(X)
         means = self.rule_.expect(self._coefficients, points)
         if self.normalize:
-            prior = self._prior_on_z() @ _numbers(self.rule_.outputs.points)
+            prior = self._prior_on_z() @ numeric_values(self.rule_.outputs.points)
             means = self._divide(means[:, :-1], means[:, -1], prior)
         return means[:, 0] if self._one_dimensional else means
 
@@ -258,7 +257,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _set_prior(self, prior: PriorLike) -> Self:
         """Choose what is still open, and turn the likelihood round under the prior."""
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
-        element, ratio = self._element(prior), None
+        element, ratio = prior_under(prior, self.kernel_z_, hidden.points), None
         if element is not None:
             if self.method == "importance" and self.ratio != "kulsif":
                 ratio = density_ratio(element, hidden.points, self.kernel_z_, self.ratio,
@@ -285,7 +284,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             known = None if ratio is None else weights * likelihood.n
             self.rule_ = bayes_rule(likelihood, element, self.method, "a", ridge, known)
             if values is not None:
-                values = self._targets(_numbers(self.rule_.outputs.points))
+                values = self._targets(numeric_values(self.rule_.outputs.points))
         else:
             moment = None
             if isinstance(observed.gram, Factored) and values is not None:
@@ -295,13 +294,6 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.rule_ = Conditional(observed, hidden, solver)
         if values is not None:
             self._coefficients = self.rule_.regression(values, cross)
-
-    def _element(self, prior: PriorLike) -> MeanElement | None:
-        """Prior as an embedding of kernel_z_, embedded again if it came with another kernel."""
-        if prior is None:
-            return None
-        prior = reembed(prior, self.kernel_z_) if isinstance(prior, MeanElement) else prior
-        return prior_element(prior, self.kernel_z_, self.likelihood_.inputs.points)
 
     def _targets(self, values: Array | None) -> Array | None:
         """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""
@@ -353,7 +345,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return points
 
 
-def _numbers(Z: PointsLike) -> Array | None:
+def numeric_values(Z: PointsLike) -> Array | None:
     """Values (n, d) of numeric points; None for any other points."""
     if isinstance(Z, dict):
         return None

@@ -38,6 +38,14 @@ def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanEle
     return prior
 
 
+def prior_under(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement | None:
+    """Prior embedded with a kernel, again if it came with another one; None stays None."""
+    if prior is None:
+        return None
+    element = reembed(prior, kernel) if isinstance(prior, MeanElement) else prior
+    return prior_element(element, kernel, training)
+
+
 def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
     """Return the same distribution embedded with another kernel."""
     if isinstance(prior, GaussianEmbedding):

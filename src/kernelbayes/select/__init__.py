@@ -3,7 +3,7 @@
 from kernelbayes.select import rule  # noqa: F401 (registers what tune can do)
 from kernelbayes.select.calibration import Calibration, calibrate
 from kernelbayes.select.search import Trial, coarse_to_fine, progress_bar, race
-from kernelbayes.select.tuning import folds, tune
+from kernelbayes.select.tuning import tune
 from kernelbayes.tables import Row, Table
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Trial",
     "calibrate",
     "coarse_to_fine",
-    "folds",
     "progress_bar",
     "race",
     "tune",

@@ -25,7 +25,8 @@ from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import fold_predictions, loo, ridge_grid
 from kernelbayes.kernels import Gaussian
-from kernelbayes.select.search import Row, coarse_to_fine
+from kernelbayes.select.search import coarse_to_fine
+from kernelbayes.tables import Row
 
 # Landmarks of the basis, and pairs on which bandwidth, ridge and metric are chosen: an
 # eigendecomposition of the one and a product with the other take some tens of milliseconds.

@@ -10,19 +10,16 @@ Each model says what it is scored on; see its ``tune`` section in the documentat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-import numpy as np
-
-from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.gram.loo import exact_features, loo_errors, loo_subset, ridge_grid
+from kernelbayes.arrays import Rng
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import take
-from kernelbayes.rules.estimator import ConditionalEmbedding
+from kernelbayes.points import PointsLike
+from kernelbayes.rules import ConditionalEmbedding, PriorLike
 from kernelbayes.select.search import coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
 
@@ -30,10 +27,10 @@ from kernelbayes.tables import Row, Table
 @singledispatch
 def tune(
     model: Any,
-    X: Any,
-    Z: Any,
+    X: PointsLike,
+    Z: PointsLike,
     *,
-    prior: Any = None,
+    prior: PriorLike = None,
     criterion: str | None = None,
     budget: int = 12,
     rng: Rng = None,
@@ -83,36 +80,27 @@ def tune(
 @tune.register
 def _(
     model: ConditionalEmbedding,
-    X: Any,
-    Z: Any,
+    X: PointsLike,
+    Z: PointsLike,
     *,
     budget: int = 12,
     rng: Rng = None,  # noqa: ARG001 (nothing is random here)
     progress: bool | None = None,
 ) -> ConditionalEmbedding:
     """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
-    base = copy(model).fit(X, Z)
+    base = copy(model).fit(X, Z).conditional_
     keep = loo_subset(base.n)
-    H = exact_features(base.kernel_z_, take(base.Z_, keep))[0]
+    H = base.outputs.exact(keep)
 
     def score(kernel: Kernel) -> Row:
-        F = exact_features(kernel, take(base.X_, keep))[0]
-        ridges = ridge_grid(F)
-        errors = loo_errors(F, H, ridges)
-        best = float(ridges[np.argmin(errors)])
-        return {"kernel": kernel, "ridge": best, "score": float(errors.min())}
+        F = replace(base.inputs, kernel=kernel).exact(keep)
+        found = loo(F, H, ridge_grid(F))
+        return {"kernel": kernel, "ridge": found.best, "score": float(found.errors.min())}
 
-    start = model.kernel_x or default_kernel(X)
     with progress_bar(budget, "tuning", progress) as bar:
-        table = coarse_to_fine(lambda scale: start.scaled(scale), score, budget, bar)
+        table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar)
     best = table.best
-    tuned = ConditionalEmbedding(best["kernel"], base.kernel_z_, best["ridge"]).fit(X, Z)
-    tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
+    tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
+    table = Table({"stage": "regression", "variable": "x", **row} for row in table)
+    tuned.tuning_ = table  # type: ignore[attr-defined]
     return tuned
-
-
-def folds(n: int, k: int, rng: Rng) -> Iterator[tuple[Any, Any]]:
-    """Index pairs (train, test) of k random folds of n points."""
-    order = as_generator(rng).permutation(n) % k
-    for fold in range(min(k, n)):
-        yield np.flatnonzero(order != fold), np.flatnonzero(order == fold)
