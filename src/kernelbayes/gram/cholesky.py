@@ -52,7 +52,8 @@ def partial_cholesky(
     choose: Callable[..., Any] = (
         partial(_random_round, rng=generator) if method == "random" else _greedy_round
     )
-    F = np.empty((min(limit, rank or 256), n), dtype=residual.dtype)
+    # With a tolerance the rank is not known before: rows are added when they are needed.
+    F = np.empty((limit if tol is None else min(limit, 256), n), dtype=residual.dtype)
     pivots = np.empty(0, dtype=np.int64)
     while len(pivots) < limit and residual.sum() > max(tol or 0.0, eps * n) * trace:
         k = len(pivots)

@@ -127,8 +127,8 @@ class LeaveOneOut:
         total = self.weights.sum()
         if not total > 0.0:
             return np.full((len(self.ridges), self.H.shape[1]), np.inf)
-        squares = (self.weights @ (self.H - P) ** 2 for P in self.predictions())
-        return np.asarray(np.stack(list(squares)) / total)
+        squares = [self.weights @ residuals**2 for residuals in self.residuals()]
+        return np.asarray(np.stack(squares) / total)
 
     @property
     def best(self) -> float:
@@ -142,6 +142,10 @@ class LeaveOneOut:
 
     def predictions(self) -> Iterator[Floats]:
         """Left-out predictions (n, q), ridge by ridge."""
+        return (self.H - residuals for residuals in self.residuals())
+
+    def residuals(self) -> Iterator[Floats]:
+        """Targets minus left-out predictions (n, q), ridge by ridge."""
         with threads_for(float(self.F.size) * min(self.F.shape)):
             yield from self._pairs() if self.groups is None else self._in_groups(self.groups)
 
@@ -150,23 +154,27 @@ class LeaveOneOut:
         if self.intercept:
             share = r / r.sum()
             F, middle = F - share @ F, (share @ H)[None, :]
-        used = r > 0
+        unused = np.flatnonzero(r <= 0)
+        used = np.flatnonzero(r > 0) if len(unused) else slice(None)
         root = np.sqrt(r[used])[:, None]
         A, Y = root * F[used], root * (H[used] - middle)
         U, squares = left_singular(A)
         inside = U.T @ Y
         outside = Y - U @ inside  # what no ridge can fit
         own = U * U
-        free = 1.0 - own.sum(axis=1) - (share[used] if self.intercept else 0.0)
-        V = (F[~used] @ A.T) @ U / np.sqrt(squares)  # pairs of weight zero
-        for ridge in self.ridges:
-            shrink = ridge / (squares + ridge)
-            residuals = outside + (U * shrink) @ inside
-            left = left_share(np.maximum(free, 0.0) + own @ shrink)
-            found = np.empty(H.shape)
-            found[used] = H[used] - residuals / (root * left[:, None])
-            found[~used] = middle + (V * (np.sqrt(squares) / (squares + ridge))) @ inside
-            yield found
+        free = np.maximum(1.0 - own.sum(axis=1) - (share[used] if self.intercept else 0.0), 0.0)
+        shrinks = self.ridges[:, None] / (squares + self.ridges[:, None])
+        left = left_share(free[:, None] + own @ shrinks.T) * root
+        for i, shrink in enumerate(shrinks):
+            residuals = (outside + U @ (shrink[:, None] * inside)) / left[:, i : i + 1]
+            if not len(unused):
+                yield residuals
+                continue
+            every = np.empty(H.shape)
+            every[used] = residuals
+            coefficients = A.T @ (U @ (inside / (squares + self.ridges[i])[:, None]))
+            every[unused] = H[unused] - middle - F[unused] @ coefficients
+            yield every
 
     def _in_groups(self, groups: Ints) -> Iterator[Floats]:
         fits = []
@@ -179,7 +187,8 @@ class LeaveOneOut:
         for ridge in self.ridges:
             found = np.empty(self.H.shape)
             for out, centre, middle, fit in fits:
-                found[out] = middle + fit.predict(self.F[out] - centre, float(ridge))
+                predicted = middle + fit.predict(self.F[out] - centre, float(ridge))
+                found[out] = self.H[out] - predicted
             yield found
 
 
