@@ -33,9 +33,9 @@ from kernelbayes.filters.model import (
     Controlled,
     Dynamics,
     Observations,
-    compressed,
     inverse_ridge,
-    worthwhile,
+    observation_gram,
+    state_gram,
 )
 from kernelbayes.filters.onestep import update_ridge
 from kernelbayes.filters.sequences import (
@@ -190,7 +190,8 @@ class KernelBayesFilter(Filter):
 
     def _learn(self, data: Training, known: Array | None) -> None:
         rng = as_generator(self.rng)
-        states = compressed(self.kernel_z_, self.Z_, self.rank, rng)
+        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng)
+        states, L = gram.kernel, gram.factor
         before, after = take(self.Z_, data.source), take(self.Z_, data.target)
         self.transition_ridge_ = (
             ConditionalEmbedding(states, states, "loo").fit(before, after).ridge_
@@ -210,7 +211,6 @@ class KernelBayesFilter(Filter):
                 self.kernel_z_, self.kernel_u_, self.Z_, data.source, U,
                 self.transition_ridge_, self.rank, rng,
             )  # fmt: skip
-        L = states.features(self.Z_)
         self.dynamics_ = Dynamics(
             L, inverse_ridge(L, self.prior_ridge_),
             inverse_ridge(take(L, data.source), self.transition_ridge_),
@@ -218,10 +218,8 @@ class KernelBayesFilter(Filter):
         )  # fmt: skip
         self.controls_ = data.controls
         ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
-        kernel = worthwhile(self.kernel_x_, self.X_, self.rank, rng)
-        self.observations_ = Observations(
-            self.X_, kernel, self.kernel_x_, self.method, ridge, known
-        )
+        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng)
+        self.observations_ = Observations(gram, self.kernel_x_, self.method, ridge, known)
         if self.ridge == "loo":
             self.observations_.ridge = update_ridge(self)
         self.ridge_ = self.observations_.ridge

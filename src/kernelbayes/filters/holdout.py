@@ -141,18 +141,19 @@ def stretches(group: list[Part]) -> list[list[Part]]:
     ]
 
 
+def controls_of(sequences: list[Part]) -> list[Points] | None:
+    """Return the controls of each of some sequences; None if there are none."""
+    return None if sequences[0].controls is None else [s.controls for s in sequences]
+
+
 def learn(model: Filter, sequences: list[Part]) -> None:
     """Fit a filter to sequences."""
-    controls = None
-    if sequences[0].controls is not None:
-        controls = [s.controls for s in sequences]
-    model.fit([s.X for s in sequences], [s.Z for s in sequences], controls)
+    model.fit([s.X for s in sequences], [s.Z for s in sequences], controls_of(sequences))
 
 
 def filtered_losses(model: Filter, sequences: list[Part], judge: Judge) -> Floats:
     """Losses of all steps of some sequences; infinite where the loss is not finite."""
-    controls = None if sequences[0].controls is None else [s.controls for s in sequences]
-    beliefs = model.filter([s.X for s in sequences], controls, progress=False)
+    beliefs = model.filter([s.X for s in sequences], controls_of(sequences), progress=False)
     found = [np.asarray(judge(b, s.Z), float) for b, s in zip(beliefs, sequences, strict=True)]
     for losses, s in zip(found, sequences, strict=True):
         if losses.shape != (count(s.X),):
@@ -249,9 +250,8 @@ def calibration_of(
 
 def _transforms(model: Filter, group: list[Part], smooth: bool) -> list[Floats]:
     """Levels (T, d) at which the true states of some sequences lie in their beliefs."""
-    controls = None if group[0].controls is None else [s.controls for s in group]
     ask = model.smooth if smooth else model.filter
-    beliefs = ask([s.X for s in group], controls, progress=False)
+    beliefs = ask([s.X for s in group], controls_of(group), progress=False)
     return [transforms(b, s.Z) for b, s in zip(beliefs, group, strict=True)]
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Bools, to_numpy
-from kernelbayes.filters.model import Observations, worthwhile
+from kernelbayes.filters.model import Observations, observation_gram
 from kernelbayes.filters.sequences import point_at
+from kernelbayes.gram import Gram
 from kernelbayes.points import Points, PointsLike, take_columns
 
 # Patterns of missing coordinates whose Gram matrices are kept: all of six sensors that fail one by
@@ -50,12 +51,12 @@ def present(
 
 def _over(observations: Observations, columns: list[int]) -> Observations:
     """Observation model over some of the coordinates."""
-    whole, X = observations, take_columns(observations.X, columns)
-    kernel = whole.exact.on(columns)
-    if whole.kernel.finite and not whole.exact.finite:
-        kernel = worthwhile(kernel, X, None, 0)
-    known = None if whole.known is None else whole.known[:, columns]
-    return replace(whole, X=kernel.points(X), kernel=kernel, exact=kernel, known=known)
+    exact = observations.exact.on(columns)
+    X = exact.points(take_columns(observations.X, columns))
+    factored = observations.kernel.finite and not observations.exact.finite
+    gram = observation_gram(exact, X, None, 0) if factored else Gram.of(exact, X)
+    known = None if observations.known is None else observations.known[:, columns]
+    return replace(observations, gram=gram, exact=exact, known=known)
 
 
 def split_missing(X: Points) -> tuple[Points, Bools | None]:

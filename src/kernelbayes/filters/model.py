@@ -21,22 +21,20 @@ from kernelbayes.arrays import (
     Array,
     Bools,
     Ints,
+    Rng,
     like,
     namespace,
     row_blocks,
     to_numpy,
 )
-from kernelbayes.gram import Gram, factor_with_ridge, gram
-from kernelbayes.gram.features import Landmarks, nystrom, pivoted_cholesky
-from kernelbayes.gram.lapack import cho_solve, solve_triangular
+from kernelbayes.gram import EXACT, Gram, LowRank
+from kernelbayes.gram.features import nystrom, pivoted_cholesky
+from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules import BayesMethod
 
-# Relative trace error at which a factor stands for the exact Gram matrix: rounding in sums of some
-# thousand terms.
-EXACT = 1e-12
 # An exact Gram matrix is factored when its numerical rank is below this share of n: an update with
 # the factor then takes about as long as one with the matrix (n r^2 against n^3 / 3 operations).
 WORTHWHILE = 1.0 / 3.0
@@ -100,9 +98,9 @@ class Dynamics:
         return take(self.features, self.source)
 
     @cached_property
-    def after(self) -> Array:
-        """Features (m, r) of the states that transitions lead to."""
-        return take(self.features, self.target) if self.moved is None else self.moved
+    def after(self) -> LowRank:
+        """Gram matrix, by features (m, r), of the states that transitions lead to."""
+        return LowRank(take(self.features, self.target) if self.moved is None else self.moved)
 
     def acting(self, control: Points | None) -> Points | None:
         """Check controls (k, ...); a ValueError where one is missing or unexpected."""
@@ -152,8 +150,10 @@ class Controlled:
         if kernel.finite:  # landmarks need kernels of points, not features
             kernel_z, kernel_u = kernel_z.exact, kernel_u.exact
             kernel = Parts({"z": kernel_z, "u": kernel_u})
-        joint = compressed(kernel, pairs, rank, rng)
-        assert isinstance(joint, Landmarks)
+        if rank is None or kernel.finite:
+            joint = pivoted_cholesky(kernel, pairs, rank, EXACT, rng)
+        else:
+            joint = nystrom(kernel, pairs, min(rank, len(source)), rng)
         F = joint.features(pairs)
         return cls(
             F, inverse_ridge(F, ridge), joint.factor, kernel_z(Z, joint.landmarks["z"]),
@@ -167,9 +167,9 @@ class Observations:
 
     Attributes
     ----------
-    X : points (n, ...)
-    kernel : Kernel
-        In use: with finite features where that is exact and cheaper.
+    gram : Gram
+        Of the training observations, under a kernel with finite features where that is exact and
+        cheaper.
     exact : Kernel
         As given, in which the belief about observations is expressed.
     method, ridge
@@ -180,19 +180,24 @@ class Observations:
         The same for some of the coordinates, by which are present.
     """
 
-    X: Points
-    kernel: Kernel
+    gram: Gram
     exact: Kernel
     method: BayesMethod
     ridge: float
     known: Bools | None = None
-    gram: Gram = field(init=False)
     patterns: OrderedDict[bytes, Observations] = field(
         init=False, repr=False, default_factory=OrderedDict
     )
 
-    def __post_init__(self) -> None:
-        self.gram = gram(self.kernel, self.X)
+    @cached_property
+    def X(self) -> Points:
+        """Training observations (n, ...)."""
+        return self.gram.points
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Kernel in use."""
+        return self.gram.kernel or self.exact
 
     @cached_property
     def usable(self) -> Bools | None:
@@ -224,33 +229,21 @@ class Observations:
         return float(np.quantile(near, 0.01))
 
 
-def compressed(
-    kernel: Kernel, points: Points, rank: int | None, rng: np.random.Generator
-) -> Kernel:
-    """Kernel with finite features: Nystrom of a given rank, or exact to working precision."""
-    if kernel.finite:
-        return kernel
+def state_gram(kernel: Kernel, Z: Points, rank: int | None, rng: Rng) -> Gram:
+    """Gram matrix of states through features: Nystrom of a given rank, or exact to rounding."""
     if rank is not None:
-        return nystrom(kernel, points, min(rank, count(points)), rng=rng)
-    return pivoted_cholesky(kernel, points, tol=EXACT, rng=rng)
+        return Gram.of(kernel, Z, rank=rank, rng=rng)
+    return Gram.of(kernel, Z, rank=count(Z), tol=EXACT, rng=rng, extend=True)
 
 
-def worthwhile(
-    kernel: Kernel, X: Points, rank: int | None, rng: np.random.Generator | int
-) -> Kernel:
-    """Kernel with finite features if a rank is given or if few features are exact."""
-    if kernel.finite:
-        return kernel
+def observation_gram(kernel: Kernel, X: Points, rank: int | None, rng: Rng) -> Gram:
+    """Gram matrix of observations, through features if a rank is given or few are exact."""
     if rank is not None:
-        return nystrom(kernel, X, min(rank, count(X)), rng=rng)
-    limit = int(WORTHWHILE * count(X))
-    if limit < 1:
-        return kernel
-    candidate = pivoted_cholesky(kernel, X, rank=limit, tol=EXACT, rng=rng)
-    return candidate if candidate.error <= EXACT else kernel
+        return Gram.of(kernel, X, rank=rank, rng=rng)
+    most = int(WORTHWHILE * count(X))
+    return Gram.of(kernel, X, tol=EXACT, most=most, rng=rng, extend=True)
 
 
 def inverse_ridge(F: Array, ridge: float) -> Array:
     """(F^T F + n ridge I)^-1, (r, r): applied at every step, so formed once."""
-    R, _ = factor_with_ridge(F.T @ F, F.shape[0] * ridge)
-    return cho_solve(R, like(np.eye(F.shape[1]), R))
+    return LowRank(F).ridge(ridge).coefficients(like(np.eye(F.shape[1]), F))

@@ -44,9 +44,9 @@ from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.model import (
     Dynamics,
     Observations,
-    compressed,
     inverse_ridge,
-    worthwhile,
+    observation_gram,
+    state_gram,
 )
 from kernelbayes.filters.onestep import LEAST_ORIGINAL
 from kernelbayes.filters.sequences import (
@@ -280,7 +280,8 @@ class KernelMonteCarloFilter(Filter):
         controls: Points | None,
     ) -> None:
         n = count(self.Z_)
-        states = compressed(self.kernel_z_, self.Z_, self.rank, rng)
+        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng)
+        states, L = gram.kernel or self.kernel_z_, gram.factor
         timed = "t" in inspect.signature(self.transition).parameters
         mover = Mover(self.transition, self.kernel_z_, seed, timed)
         # One transition from every training state: how far states move, and a model to smooth with.
@@ -298,7 +299,6 @@ class KernelMonteCarloFilter(Filter):
             if self.prior_ridge == "loo"
             else check_ridge(self.prior_ridge)
         )
-        L = states.features(self.Z_)
         operator, everywhere = inverse_ridge(L, self.prior_ridge_), np.arange(n)
         self.moves_ = Moves(
             mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, self.Z_),
@@ -316,10 +316,8 @@ class KernelMonteCarloFilter(Filter):
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)
-        kernel = worthwhile(self.kernel_x_, self.X_, self.rank, rng)
-        self.observations_ = Observations(
-            self.X_, kernel, self.kernel_x_, self.method, ridge, known
-        )
+        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng)
+        self.observations_ = Observations(gram, self.kernel_x_, self.method, ridge, known)
         self.ridge_ = ridge
 
     def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:

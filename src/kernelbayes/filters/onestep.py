@@ -8,25 +8,32 @@ so one eigendecomposition per state scores all ridges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import eigh, like, namespace, to_numpy
+from kernelbayes.arrays import Floats, Ints, like, namespace, to_numpy
 from kernelbayes.filters.step import predict, prior_weights
-from kernelbayes.gram.loo import exact_features, ridge_grid, score_targets
+from kernelbayes.gram import Gram
+from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import take
+from kernelbayes.points import Points, take
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
 
-# Transitions on which the ridge is scored, and training pairs that may carry weight there.
+# Transitions on which the ridge is scored: their mean error is known to a tenth of its standard
+# deviation, while neighbours on the grid of ridges differ by a factor of two.
 STEPS = 100
+# Training pairs that may carry weight there, the heaviest: an eigendecomposition of that size takes
+# some milliseconds, so that all take about a second.
 PAIRS = 250
-# Smallest ridge of the original rule, relative to the largest tried (ten times the trace).
+# Smallest ridge of the original rule, relative to the largest tried (ten times the trace). Smaller
+# ones win by the error of one step, and diverge over many (experiments/kbr13_fig4).
 LEAST_ORIGINAL = 1e-4
+# Posterior mass below which an update is not divided by it: its sign may be rounding.
+LEAST_MASS = 1e-3
 
 
 def update_ridge(model: KernelBayesFilter) -> float:
@@ -41,10 +48,16 @@ def update_ridge(model: KernelBayesFilter) -> float:
     H = score_targets(model.kernel_z_, model.Z_)
     kernel = model.observations_.kernel
     X = model.X_ if kernel.finite else _double(model.X_)
-    return _best(kernel, X, H, gammas, own, model.method)
+    original = model.method == "original"
+    grid, errors = _errors(kernel, X, H, gammas, own, original)
+    if not original:
+        return float(grid[int(np.argmin(errors))])
+    # The original rule divides by squares: a ridge that serves one step magnifies over many.
+    steady = np.where(grid >= LEAST_ORIGINAL * grid[-1], errors, np.inf)
+    return float(grid[int(np.argmin(steady))]) ** 2
 
 
-def _double(X: Any) -> Any:
+def _double(X: Points) -> Points:
     """Points in double precision: in single, a Gram matrix need not be positive semi-definite."""
     if isinstance(X, Mapping):
         return {name: _double(part) for name, part in X.items()}
@@ -54,7 +67,7 @@ def _double(X: Any) -> Any:
     return xp.astype(X, xp.float64) if X.dtype == xp.float32 else X
 
 
-def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
+def _predictions(model: KernelBayesFilter) -> tuple[Floats, Ints]:
     """Prior weights (n, k) at the ends of k transitions whose starts are known, and which."""
     dynamics, n = model.dynamics_, model.dynamics_.n
     m = len(dynamics.target)
@@ -66,39 +79,24 @@ def _predictions(model: KernelBayesFilter) -> tuple[Any, Any]:
     return to_numpy(prior_weights(dynamics, V)), chosen
 
 
-def _best(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any, method: str) -> float:
-    grid, errors = _errors(kernel, X, H, gammas, own, method)
-    if method == "importance":
-        return float(grid[int(np.argmin(errors))])
-    # The original rule divides by squares: a ridge that serves one step magnifies over many.
-    steady = np.where(grid >= LEAST_ORIGINAL * grid[-1], errors, np.inf)
-    return float(grid[int(np.argmin(steady))]) ** 2
-
-
-def _errors(kernel: Kernel, X: Any, H: Any, gammas: Any, own: Any, method: str) -> tuple[Any, Any]:
-    """Ridges, and the mean squared error of the updates' conditional means under each."""
-    grid, total = None, 0.0
+def _errors(
+    kernel: Kernel, X: Points, H: Floats, gammas: Floats, own: Ints, original: bool
+) -> tuple[Floats, Floats]:
+    """Ridges, and the sums of squared errors of the updates' conditional means under each."""
+    grid, total = np.empty(0), np.zeros(1)
     for j, i in enumerate(own):
         gamma = gammas[:, j].copy()
         gamma[i] = 0.0
-        if method == "importance":
+        if not original:
             gamma = np.maximum(gamma, 0.0)
         heavy = np.argsort(-np.abs(gamma))[:PAIRS]
         g = gamma[heavy] / (gamma.sum() or 1.0)
-        F = exact_features(kernel, take(X, np.append(heavy, i)))[0]
+        F = Gram.of(kernel, take(X, np.append(heavy, i)), double=True).factor
         F, f = F[:-1], F[-1]
-        if grid is None:
-            grid = ridge_grid(F)
-        c, Q = eigh(F.T @ (g[:, None] * F))
-        cross = Q.T @ (F.T @ (g[:, None] * H[heavy]))
-        at = f @ Q
-        shrink = (
-            1.0 / (np.maximum(c, 0.0)[None, :] + grid[:, None])
-            if method == "importance"
-            else c[None, :] / (c[None, :] ** 2 + grid[:, None] ** 2)
-        )
-        predicted = (at * shrink) @ cross  # (ridges, targets)
-        mass = (at * shrink) @ (Q.T @ (F.T @ g))
-        mass = np.where(mass > 1e-3, mass, 1.0)
+        grid = grid if len(grid) else ridge_grid(F)
+        path = RidgePath.of(F, np.column_stack([H[heavy], np.ones(len(heavy))]), g)
+        predicted = ((f @ path.Q) * path.filtered(grid[:, None], original)) @ path.cross
+        predicted, mass = predicted[:, :-1], predicted[:, -1]
+        mass = np.where(mass > LEAST_MASS, mass, 1.0)
         total = total + np.sum((predicted / mass[:, None] - H[i]) ** 2, axis=1)
     return grid, total

@@ -1,13 +1,13 @@
-"""Races of candidates in tuning a filter.
+"""Candidates of tuning: settings of a filter that filter held-out parts side by side.
 
-Candidates filter the left-out parts of the training sequences side by side, stretch by stretch. One
-that is clearly worse than the leader so far is given up, so that a poor candidate costs little.
+A candidate learns from all parts of the training sequences but one and filters the one held out,
+stretch by stretch, in turn. In a :func:`~kernelbayes.select.race` one that is clearly worse than
+the best so far is given up, so that a poor candidate costs little.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,22 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from kernelbayes.arrays import Floats, Ints
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.holdout import (
-    Judge,
-    Part,
-    filtered_losses,
-    learn,
-    stretches,
-)
-from kernelbayes.filters.loop import run_all, smooth_all
+from kernelbayes.filters.holdout import Judge, Part, controls_of, filtered_losses, learn, stretches
+from kernelbayes.filters.loop import Filter, run_all, smooth_all
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count
-from kernelbayes.select import Table
+from kernelbayes.select import Table, Trial, race
 
-# A candidate is given up when it is worse than the leader by so many standard errors.
+# A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
+# level of a two-sided test.
 GIVE_UP = 2.0
-# Ridges of the backward step of smoothing to choose from.
+# Ridges of the backward step of smoothing to choose from: half decades around the range of 0.01 to
+# 0.3 that suits states with little and with much noise of their own.
 BACK_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
@@ -50,27 +47,17 @@ class Setting(NamedTuple):
 
 
 @dataclass(eq=False)
-class Trial:
-    """A candidate in a race: losses of the steps filtered so far, and how to go on."""
+class Candidate:
+    """A setting in a race: its row in the table, and the filter fitted without the present part."""
 
     at: Setting
-    more: Iterator[Any]
     row: dict[str, Any]
-    losses: Any = field(default_factory=lambda: np.empty(0))
+    losses: Floats = field(default_factory=lambda: np.empty(0))
+    part: int | None = None
+    model: Filter | None = None
 
-    @property
-    def score(self) -> float:
-        """Mean loss so far."""
-        return float(np.mean(self.losses)) if len(self.losses) else math.inf
 
-    def behind(self, other: Trial) -> tuple[float, float]:
-        """By how much it is worse on the steps both have filtered, and the standard error."""
-        both = min(len(self.losses), len(other.losses))
-        mine, others = self.losses[:both], other.losses[:both]
-        broken = [not np.all(np.isfinite(losses)) for losses in (mine, others)]
-        if any(broken):
-            return (0.0 if all(broken) else math.inf if broken[0] else -math.inf), 0.0
-        return float(np.mean(mine - others)), float(np.std(mine - others)) / math.sqrt(both)
+Entry = Trial[Candidate]
 
 
 @dataclass(eq=False)
@@ -82,7 +69,7 @@ class Races:
     model : filter
         What candidates are copies of.
     groups : list of lists of sequences
-        Parts, left out in turn.
+        Parts, held out in turn.
     kernels : list of Kernel
         On observations, that candidates choose from.
     apart : dict
@@ -90,13 +77,15 @@ class Races:
     kernel_z : Kernel
     judge : callable
         Beliefs and true states to losses.
-    table : list of dict
+    table : Table
         One row for each candidate.
     spent : float
-        Passes over the left-out parts so far.
+        Passes over the held-out parts so far.
+    complete : dict
+        Trials of candidates that filtered all parts.
     """
 
-    model: Any
+    model: Filter
     groups: list[list[Part]]
     kernels: list[Kernel] = field(init=False)
     apart: dict[int, dict[int, Kernel]] = field(init=False, default_factory=dict)
@@ -105,7 +94,7 @@ class Races:
     bar: Any = field(init=False)
     table: Table = field(init=False, default_factory=Table)
     spent: float = field(init=False, default=0.0)
-    complete: dict[tuple[float, ...], Trial] = field(init=False, default_factory=dict)
+    complete: dict[tuple[float, ...], Entry] = field(init=False, default_factory=dict)
     seen: set[tuple[float, ...]] = field(init=False, default_factory=set)
 
     @property
@@ -118,21 +107,20 @@ class Races:
         return [s for i, group in enumerate(self.groups) if i != part for s in group]
 
     @cached_property
-    def left_out(self) -> list[tuple[int, list[list[Part]]]]:
-        """Numbers of the parts that are left out in turn, and their stretches."""
+    def held_out(self) -> list[int]:
+        """Numbers of the parts that are held out in turn."""
         # Pairs without transitions are a part that is always learned from.
-        long = [(i, group) for i, group in enumerate(self.groups) if count(group[0].X) > 1]
-        return [(i, stretches(group)) for i, group in long]
+        return [i for i, group in enumerate(self.groups) if count(group[0].X) > 1]
 
     @cached_property
-    def ends(self) -> Any:
-        """Steps filtered when each part is done."""
-        return np.cumsum([sum(count(s.X) for s in self.groups[i]) for i, _ in self.left_out])
+    def stretches(self) -> list[tuple[int, list[Part]]]:
+        """Stretches of all held-out parts in order, each with the number of its part."""
+        return [(i, found) for i in self.held_out for found in stretches(self.groups[i])]
 
-    @property
-    def steps(self) -> int:
-        """Steps of all left-out parts."""
-        return int(self.ends[-1])
+    @cached_property
+    def ends(self) -> Ints:
+        """Steps filtered when each part is done."""
+        return np.cumsum([sum(count(s.X) for s in self.groups[i]) for i in self.held_out])
 
     def parameters(self, at: Setting, without: int | None = None) -> dict[str, Any]:
         """Return the arguments of a candidate, learned from all parts or from all but one."""
@@ -150,85 +138,72 @@ class Races:
         return chosen
 
     def race(
-        self, settings: list[Setting], leader: Trial | None = None, *, halving: bool = False
-    ) -> Trial:
-        """Best of some new settings and the leader, all of whose losses are known."""
-        running = [self._enter(at) for at in settings if at.key not in self.seen]
-        finished = [] if leader is None else [leader]
-        while running:
-            for trial in running:
-                self._advance(trial)
-            front = min([*running, *finished], key=lambda t: t.behind(running[0])[0])
-            finished += [t for t in running if t.at.key in self.complete]
-            running = [t for t in running if t.at.key not in self.complete and _close(t, front)]
-            if halving and running and len(running[0].losses) in self.ends:
-                running.sort(key=lambda t: t.score)
-                running = running[: -(-len(running) // 2)]
-        return min(finished, key=lambda t: t.score)
+        self, settings: list[Setting], leader: Entry | None = None, *, halving: bool = False
+    ) -> Entry:
+        """Best of some new settings and the leader, which has filtered all parts.
+
+        With ``halving`` the worse half is given up after each part.
+        """
+        last = [i for i, (part, _) in enumerate(self.stretches[1:]) if part != self.stretches[i][0]]
+        found = race(
+            [self._enter(at) for at in settings if at.key not in self.seen],
+            self._filter,
+            self.stretches,
+            leader=leader,
+            give_up=GIVE_UP,
+            keep=lambda i, running: -(-running // 2) if halving and i in last else None,
+        )
+        done = [trial for trial in found if len(trial.losses) == self.ends[-1]]
+        self.complete |= {trial.candidate.at.key: trial for trial in done}
+        return found[0]
 
     def price(self, rivals: int) -> float:
         """Count the passes that a race with halving takes at most."""
         price = 0.0
-        for share in np.diff([0, *self.ends]) / self.steps:
+        for share in np.diff([0, *self.ends]) / self.ends[-1]:
             price += rivals * share
             rivals = -(-rivals // 2)
         return price
 
-    def _enter(self, at: Setting) -> Trial:
+    def _enter(self, at: Setting) -> Candidate:
         row = {"kernel_x": self.kernels[at.kernel].label, **at._asdict()}
         del row["kernel"]
         self.table.append({**row, "score": math.inf, "steps": 0, "chosen": False})
         self.seen.add(at.key)
-        return Trial(at, self._stretch_losses(at), self.table[-1])
+        return Candidate(at, self.table[-1])
 
-    def _advance(self, trial: Trial) -> None:
-        """Filter one stretch more."""
-        new = next(trial.more)
-        trial.losses = np.concatenate([trial.losses, new])
-        trial.row["steps"] = len(trial.losses)
-        self.spent += len(new) / self.steps
-        self.bar.update(len(new) / self.steps)
-        if len(trial.losses) == self.steps:
-            trial.row["score"] = trial.score
-            self.complete[trial.at.key] = trial
-            trial.more = iter(())  # lets go of the fitted model
-
-    def _stretch_losses(self, at: Setting) -> Iterator[Any]:
-        for i, found in self.left_out:
-            model = self.blank(self.parameters(at, without=i))
-            learn(model, self.without(i))
-            for sequences in found:
-                yield filtered_losses(model, sequences, self.judge)
+    def _filter(self, entrant: Candidate, stretch: tuple[int, list[Part]]) -> Entry:
+        """Let a candidate filter one stretch more."""
+        part, sequences = stretch
+        if entrant.part != part:
+            entrant.part, entrant.model = part, self.blank(self.parameters(entrant.at, part))
+            learn(entrant.model, self.without(part))
+        assert entrant.model is not None
+        new = filtered_losses(entrant.model, sequences, self.judge)
+        entrant.losses = np.concatenate([entrant.losses, new])
+        entrant.row["steps"] = len(entrant.losses)
+        self.spent += len(new) / self.ends[-1]
+        self.bar.update(len(new) / self.ends[-1])
+        trial = Trial(entrant, entrant.losses)
+        if len(trial.losses) == self.ends[-1]:
+            entrant.row["score"], entrant.model = trial.score, None
+        return trial
 
     def back_ridge(self, chosen: dict[str, Any]) -> float:
-        """Ridge of the backward step whose smoothed left-out parts have the least loss."""
+        """Ridge of the backward step whose smoothed held-out parts have the least loss."""
         totals = np.zeros(len(BACK_RIDGES))
-        for i, _ in self.left_out:
-            model = self.blank(chosen)
+        for i in self.held_out:
+            model, sequences = self.blank(chosen), self.groups[i]
             learn(model, self.without(i))
-            totals += smoothed_losses(model, self.groups[i], self.judge, BACK_RIDGES)
+            runs = run_all(model, [s.X for s in sequences], controls_of(sequences), None, False)
+            for j, ridge in enumerate(BACK_RIDGES):
+                beliefs = smooth_all(model.set_params(back_ridge=ridge), runs)
+                pairs = zip(beliefs, sequences, strict=True)
+                loss = sum(float(np.sum(self.judge(b, s.Z))) for b, s in pairs)
+                totals[j] += loss if math.isfinite(loss) else math.inf
         return BACK_RIDGES[int(np.argmin(totals))]
 
-    def blank(self, chosen: dict[str, Any]) -> Any:
+    def blank(self, chosen: dict[str, Any]) -> Filter:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""
-        model = clone(self.model).set_params(**chosen)
+        model: Filter = clone(self.model).set_params(**chosen)
         return model.set_params(rng=0) if model.rng is None else model
-
-
-def smoothed_losses(
-    model: Any, sequences: list[Part], judge: Judge, ridges: tuple[float, ...]
-) -> Any:
-    """Return the sum of the losses of smoothed sequences for each ridge of the backward step."""
-    controls = None if sequences[0].controls is None else [s.controls for s in sequences]
-    runs = run_all(model, [s.X for s in sequences], controls, None, False)
-    totals = []
-    for ridge in ridges:
-        found = smooth_all(model.set_params(back_ridge=ridge), runs)
-        losses = [np.sum(judge(b, s.Z)) for b, s in zip(found, sequences, strict=True)]
-        totals.append(float(np.sum(losses)))
-    return np.where(np.isfinite(totals), totals, np.inf)
-
-
-def _close(trial: Trial, front: Trial) -> bool:
-    worse, error = trial.behind(front)
-    return worse <= GIVE_UP * error

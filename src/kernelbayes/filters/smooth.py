@@ -14,8 +14,6 @@ from dataclasses import replace
 from kernelbayes.arrays import Array, namespace
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.step import normalised, scatter, transition_weights
-from kernelbayes.gram import factor_with_ridge
-from kernelbayes.gram.lapack import cho_solve
 from kernelbayes.points import Points
 
 
@@ -38,10 +36,9 @@ def backward(
     total = xp.sum(prior)
     if not float(total) > 0.0:
         return w
-    C = dynamics.after.T @ ((prior / total)[:, None] * dynamics.after)
-    R, _ = factor_with_ridge(C, ridge)
+    solver = dynamics.after.weighted(prior / total, ridge)
     # Errors of one step must not grow over many: negative weights feed them.
-    ratio = xp.clip(dynamics.after @ cho_solve(R, dynamics.features.T @ later), min=0.0)
+    ratio = xp.clip(solver.values_features(dynamics.features.T @ later), min=0.0)
     mean = xp.clip(_mean_after(dynamics, ratio, control), min=0.0)
     result = normalised(xp.clip(w, min=0.0) * mean)
     return w if result is None else result

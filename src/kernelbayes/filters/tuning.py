@@ -48,7 +48,7 @@ from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
-from kernelbayes.filters.racing import Races, Setting, Trial
+from kernelbayes.filters.racing import Entry, Races, Setting
 from kernelbayes.filters.relevance import per_dimension
 from kernelbayes.kernels import (
     Kernel,
@@ -134,14 +134,14 @@ class _Search(Races):
         best = self.race(starts, halving=True)
         free = self.model.kernel_x is None and self.kernels[0].gaussian_bandwidth is not None
         if free and self.spent + 1.0 <= self.budget:
-            best = self._challenged(best, *self._per_dimension(best.at.z))
+            best = self._challenged(best, *self._per_dimension(best.candidate.at.z))
         best = self._descend(best, MOVES, COARSE * self.budget)
         if free:
             some = slice(int(self.budget / 4.0))
-            apart = self.apart.get(best.at.kernel, {})
+            apart = self.apart.get(best.candidate.at.kernel, {})
             best = self._challenged(
                 best,
-                _rivals(self.X, self.kernels[best.at.kernel])[some],
+                _rivals(self.X, self.kernels[best.candidate.at.kernel])[some],
                 {part: _rivals(self.X, kernel)[some] for part, kernel in apart.items()},
             )
         step = MOVES  # what was tried before costs nothing
@@ -149,7 +149,7 @@ class _Search(Races):
             best = self._descend(best, step, self.budget - 1.0)
             step = {name: factor**0.5 for name, factor in step.items()}
         chosen = self._middle(best)
-        chosen.row["chosen"] = True
+        chosen.candidate.row["chosen"] = True
         if not math.isfinite(chosen.score):
             warnings.warn(
                 "no candidate has finite losses at all steps, so that nothing was chosen by them; "
@@ -157,7 +157,7 @@ class _Search(Races):
                 NumericalWarning,
                 stacklevel=4,
             )
-        return chosen.at
+        return chosen.candidate.at
 
     def _starts(self) -> list[Setting]:
         """List settings far apart; what is set on the model is the same in all of them."""
@@ -199,12 +199,12 @@ class _Search(Races):
         if kernel is None:
             return [], {}
         # A part that bandwidths were learned from would flatter them.
-        parts = {i: learned(self.without(i)) or self.kernels[0] for i, _ in self.left_out}
+        parts = {i: learned(self.without(i)) or self.kernels[0] for i in self.held_out}
         return [kernel], {i: [found] for i, found in parts.items()}
 
     def _challenged(
-        self, best: Trial, rivals: list[Kernel], apart: dict[int, list[Kernel]]
-    ) -> Trial:
+        self, best: Entry, rivals: list[Kernel], apart: dict[int, list[Kernel]]
+    ) -> Entry:
         """Best, or what is clearly better with another kernel on observations.
 
         ``apart`` has the same kernels as learned without each part, if they are learned.
@@ -213,15 +213,15 @@ class _Search(Races):
         self.kernels += rivals
         for k in range(len(rivals)):
             self.apart[first + k] = {i: kernels[k] for i, kernels in apart.items()}
-        settings = [best.at._replace(kernel=k) for k in range(first, len(self.kernels))]
+        settings = [best.candidate.at._replace(kernel=k) for k in range(first, len(self.kernels))]
         winner = self.race(settings, best)
         worse, error = winner.behind(best)
         return winner if worse + error < 0.0 else best
 
-    def _descend(self, best: Trial, step: dict[str, float], limit: float) -> Trial:
+    def _descend(self, best: Entry, step: dict[str, float], limit: float) -> Entry:
         """Move one parameter at a time until no move of this size pays."""
-        scalable = {"x": _scalable(self.kernels[best.at.kernel]), "z": _scalable(self.kernel_z)}
-        names = [name for name in step if scalable.get(name, True)]
+        kernels = {"x": self.kernels[best.candidate.at.kernel], "z": self.kernel_z}
+        names = [name for name in step if name not in kernels or _scalable(kernels[name])]
         before = None
         while best is not before:
             before = best
@@ -230,24 +230,24 @@ class _Search(Races):
                 best = up if up is not best else self._along(best, name, 1.0 / step[name], limit)
         return best
 
-    def _along(self, best: Trial, name: str, factor: float, limit: float) -> Trial:
+    def _along(self, best: Entry, name: str, factor: float, limit: float) -> Entry:
         """Go on in one direction for as long as it pays."""
         while self.spent + 1.0 <= limit:
-            moved = best.at._replace(**{name: getattr(best.at, name) * factor})
+            moved = best.candidate.at._replace(**{name: getattr(best.candidate.at, name) * factor})
             found = self.race([moved], best)
             if found is best:
                 break
             best = found
         return best
 
-    def _middle(self, best: Trial) -> Trial:
+    def _middle(self, best: Entry) -> Entry:
         """Candidate in the middle of those within a standard error of the best, if it is one."""
         near = []
         for trial in self.complete.values():
             worse, error = trial.behind(best)
-            if trial.at.kernel == best.at.kernel and worse <= error:
-                near.append([math.log(value) for value in trial.at[1:]])
-        middle = Setting(best.at.kernel, *map(float, np.exp(np.mean(near, axis=0))))
+            if trial.candidate.at.kernel == best.candidate.at.kernel and worse <= error:
+                near.append([math.log(value) for value in trial.candidate.at[1:]])
+        middle = Setting(best.candidate.at.kernel, *map(float, np.exp(np.mean(near, axis=0))))
         if self.spent + 1.0 <= self.budget:
             self.race([middle], best)
         found = self.complete.get(middle.key, best)
