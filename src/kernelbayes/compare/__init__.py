@@ -12,6 +12,11 @@ distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``powe
 ``ci_test``            two variables given a third: residuals of conditional embeddings
 =====================  ============================================================================
 
+Modules: ``problem`` says what a test is and makes null distributions by permutation; ``mmd`` and
+``hsic`` (with ``pairs``) are the two problems; ``nulls`` has the gamma law and the wild bootstrap,
+``large`` the methods in linear time, ``aggregate`` the tests over many kernels, ``conditional`` the
+conditional test, ``samples`` weights and kernels, ``result`` what a test returns.
+
 >>> import numpy as np
 >>> import kernelbayes as kb
 >>> rng = np.random.default_rng(0)
@@ -20,12 +25,12 @@ distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``powe
 True
 """
 
-from kernelbayes.compare.aggregated import hsic_aggregated, mmd_aggregated
+from kernelbayes.compare.aggregate import hsic_aggregated, mmd_aggregated
 from kernelbayes.compare.conditional import ci_test
 from kernelbayes.compare.hsic import hsic_test
 from kernelbayes.compare.mmd import mmd_test
-from kernelbayes.compare.pictures import plot_null, plot_where
-from kernelbayes.compare.results import Effect, KernelTestResult, Witness
+from kernelbayes.compare.result import Effect, KernelTestResult, Witness
+from kernelbayes.plot.tests import plot_null, plot_where
 
 __all__ = [
     "Effect",

@@ -31,52 +31,50 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator
-from kernelbayes.compare.nulls import (
-    FACTOR_FROM,
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
+from kernelbayes.compare.problem import (
     FACTOR_TOL,
-    as_float64,
-    check_options,
-    check_pairs,
+    Estimate,
+    Options,
     check_sizes,
-    diagonal,
+    is_constant,
     pvalue,
-    warn_if_constant,
 )
-from kernelbayes.compare.results import (
-    TIES,
-    Effect,
-    Floats,
-    KernelTestResult,
-    Witness,
-    effect_of,
-    power_of,
-)
-from kernelbayes.gram import Dense, LowRank
-from kernelbayes.gram.features import partial_cholesky
-from kernelbayes.gram.loo import loo_errors, loo_subset, ridge_grid
+from kernelbayes.compare.result import KernelTestResult, Witness
+from kernelbayes.compare.samples import check_pairs
+from kernelbayes.gram import Gram, LowRank
+from kernelbayes.gram.base import as_doubles
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, count
+from kernelbayes.points import Points, PointsLike
 
 # Multiples of the bandwidth of z from which each regression chooses. The wide ones are close to
-# polynomials, which several dimensions of z need.
+# polynomials, which z of several dimensions needs: with the first two alone the level of
+# "ci-five" in tests/test_compare_level.py does not hold.
 SCALES = (1.0, 0.5, 2.0, 4.0, 8.0)
-# Share of the deviation of a variable below which its residuals are rounding errors.
+# Residuals smaller than this share of the variable's deviation are rounding errors: a regression at
+# the smallest ridge is a solve of condition 1e8, which leaves 8 of 16 digits, and some slack.
 EXPLAINED = 1e-6
+# Left-out error, relative to the targets, up to which a regression at the smallest ridge shows no
+# noise: a hundredth of the deviation.
+NOISELESS = 1e-4
+# Least share of its own error that a residual keeps: a point that decides its own fit has none,
+# and tells nothing of the variance there.
+LEAST_KEPT = 1e-3
 
 
 def ci_test(
-    X: Any,
-    Y: Any,
-    Z: Any,
+    X: PointsLike,
+    Y: PointsLike,
+    Z: PointsLike,
     kernel_x: Kernel | None = None,
     kernel_y: Kernel | None = None,
     kernel_z: Kernel | None = None,
     permutations: int = 1000,
     rng: Rng = None,
     *,
-    level: float = 0.05,
+    alpha: float = 0.05,
 ) -> KernelTestResult:
     r"""Test whether X and Y are independent given Z, by residuals of conditional embeddings.
 
@@ -92,8 +90,8 @@ def ci_test(
     permutations : int
         Number of draws of the multiplier bootstrap.
     rng : int, Generator or None
-    level : float
-        For ``power_estimate``.
+    alpha : float
+        Significance level for ``power_estimate``.
 
     Returns
     -------
@@ -122,11 +120,10 @@ def ci_test(
     >>> kb.hsic_test(x, y, rng=0).pvalue < 0.05, kb.ci_test(x, y, z, rng=0).pvalue > 0.05
     (True, True)
     """
-    check_options(permutations, level)
+    options = Options(permutations, as_generator(rng), alpha)
     for name, kernel in (("kernel_x", kernel_x), ("kernel_y", kernel_y), ("kernel_z", kernel_z)):
         if not (kernel is None or isinstance(kernel, Kernel)):
             raise TypeError(f"{name} must be a Kernel or None, got {type(kernel).__name__}")
-    generator = as_generator(rng)
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
     Z = kernel_z.points(Z, "Z")
     candidates = Candidate.family(kernel_z, Z)
@@ -146,19 +143,25 @@ def ci_test(
     contributions = V.mean(axis=1)
     statistic = float(contributions.mean())
     shift = float(np.sum(x.induced() * y.induced() * G_z)) / n**2
-    null = sign_bootstrap(V, permutations, generator) + shift
-    scale = x.scale * y.scale * float(np.abs(diagonal(kernel_z, Z)).max())
-    warn_if_constant(null, statistic, scale, "nothing of x or y is left over given z")
+    null = sign_bootstrap(V, permutations, options.rng) + shift
+    scale = x.scale * y.scale * float(np.abs(as_doubles(kernel_z.diag(Z))).max())
+    if is_constant(statistic, null, scale):
+        text = "nothing of x or y is left over given z: the p-value is 1"
+        warnings.warn(text, NumericalWarning, stacklevel=2)
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
+    # A partial kernel correlation, from the sums without the diagonal and the regressions' share.
+    largest = max(0.0, hollow_mean(G_x**2 * G_z)) * max(0.0, hollow_mean(G_y**2 * G_z))
+    spread = max(float(np.sqrt(largest)), np.finfo(float).tiny)
+    estimate = Estimate(hollow_mean(V) - shift, spread, error, error / spread)
     return KernelTestResult(
         statistic=statistic,
         pvalue=pvalue(statistic, null, scale),
         null=null,
         kernel=(x.kernel, y.kernel, kernel_z),
-        effect=_effect(V, (G_x, G_y, G_z), shift, error, scale),
-        power_estimate=power_of(statistic, null, error, level, scale),
-        level=level,
+        effect=estimate.effect(scale, 1.0),
+        power_estimate=estimate.power(statistic, null, alpha, scale),
+        alpha=alpha,
         test="conditional independence",
         method="multiplier bootstrap",
         sizes=(n,),
@@ -205,14 +208,14 @@ class LeftOver:
     def induced(self) -> Floats:
         """Mean of <r_i, r_j>, i != j, if errors are independent: (M V M^T)_ij, zero diagonal."""
         kept = np.einsum("ij,ij->i", self.M, self.M)
-        variances = np.einsum("ij,ij->i", self.R, self.R) / np.maximum(kept, 1e-3)
+        variances = np.einsum("ij,ij->i", self.R, self.R) / np.maximum(kept, LEAST_KEPT)
         A = (self.M * variances) @ self.M.T
         np.fill_diagonal(A, 0.0)
         return np.asarray(A)
 
 
 def left_over(
-    kernel: Kernel | None, points: Any, name: str, candidates: Sequence[Candidate]
+    kernel: Kernel | None, points: PointsLike, name: str, candidates: Sequence[Candidate]
 ) -> LeftOver:
     """Residuals of the features of a variable from its regression on z, the location first."""
     first = default_kernel(points, name) if kernel is None else kernel
@@ -222,7 +225,7 @@ def left_over(
     before: Floats | None = None
     how: dict[str, Any] = {}
     if first.is_vector:
-        values = as_float64(points).reshape(n, -1)
+        values = as_doubles(points).reshape(n, -1)
         values = values - values.mean(axis=0)
         spread = values.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
@@ -235,18 +238,12 @@ def left_over(
     M, how["features"] = regression(H, candidates)
     if before is not None:  # the error of the location is smoothed like the location
         M = M @ before
-    return LeftOver(first, M @ H, M, float(np.abs(diagonal(first, points)).max()), how)
+    return LeftOver(first, M @ H, M, float(np.abs(as_doubles(first.diag(points))).max()), how)
 
 
 def features_of(kernel: Kernel, points: Points) -> Floats:
     """Features (n, r) of a kernel, its own or a pivoted factor of the Gram matrix."""
-    if kernel.finite:
-        return as_float64(kernel.features(points))
-    if count(points) >= FACTOR_FROM:
-        return as_float64(partial_cholesky(kernel, points, None, FACTOR_TOL, rng=0)[1])
-    L = Dense(as_float64(kernel(points))).factor  # columns in the order of the pivots
-    explained = np.cumsum(np.einsum("ij,ij->j", L, L))
-    return np.asarray(L[:, : 1 + np.count_nonzero(explained < (1.0 - FACTOR_TOL) * explained[-1:])])
+    return np.asarray(Gram.of(kernel, points, tol=FACTOR_TOL, rng=0, double=True).factor)
 
 
 def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict[str, Any]]:
@@ -255,7 +252,7 @@ def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict
     Kernel and ridge have the least leave-one-out error.
     """
     keep = loo_subset(len(H))
-    tables = [loo_errors(c.features[keep], H[keep], c.ridges) for c in candidates]
+    tables = [loo(c.features[keep], H[keep], c.ridges).errors for c in candidates]
     k = int(np.argmin([errors.min() for errors in tables]))
     i, chosen = int(np.argmin(tables[k])), candidates[k]
     solver = LowRank(chosen.features).ridge(float(chosen.ridges[i]))
@@ -263,7 +260,11 @@ def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict
     how = {"kernel_z": chosen.kernel, "ridge": float(chosen.ridges[i])}
     # The smallest ridge of all and next to no error: there is no sign of noise.
     error, size = float(tables[k][i]), float(np.mean(np.einsum("ij,ij->i", H, H)))
-    return np.asarray(M), {**how, "loo_error": error, "noiseless": i == 0 and error <= 1e-4 * size}
+    return np.asarray(M), {
+        **how,
+        "loo_error": error,
+        "noiseless": i == 0 and error <= NOISELESS * size,
+    }
 
 
 def sign_bootstrap(V: Floats, draws: int, rng: np.random.Generator) -> Floats:
@@ -273,16 +274,6 @@ def sign_bootstrap(V: Floats, draws: int, rng: np.random.Generator) -> Floats:
     return np.asarray(np.einsum("ij,ij->j", E, V @ E) / n**2)
 
 
-def _effect(
-    V: Floats, grams: tuple[Floats, Floats, Floats], shift: float, error: float, scale: float
-) -> Effect:
-    """Partial kernel correlation from the sums without the diagonal and the regressions' share."""
-    G_x, G_y, G_z = grams
-
-    def hollow(A: Floats) -> float:
-        return float(A.sum() - A.trace()) / (len(A) * (len(A) - 1))
-
-    largest = np.sqrt(max(0.0, hollow(G_x**2 * G_z)) * max(0.0, hollow(G_y**2 * G_z)))
-    if largest <= TIES * scale:
-        return Effect(0.0, (0.0, 0.0))
-    return effect_of((hollow(V) - shift) / largest, error / largest, 1.0)
+def hollow_mean(A: Floats) -> float:
+    """Mean of the entries off the diagonal."""
+    return float(A.sum() - A.trace()) / (len(A) * (len(A) - 1))

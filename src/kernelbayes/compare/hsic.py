@@ -3,73 +3,67 @@ r"""Test of independence: the joint embedding against the product of the margina
 The statistic is the squared distance between the embedding of the pairs and the product of the
 embeddings of each variable (CME13 section 2.2; Gretton et al. 2008),
 
-.. math:: \mathrm{HSIC} = \|\mu_{XZ} - \mu_X \otimes \mu_Z\|^2
-          = \frac{1}{n^2}\operatorname{tr} K H L H
+.. math:: \mathrm{HSIC} = \|\mu_{XY} - \mu_X \otimes \mu_Y\|^2
+          = \sum_{ij} w_i w_j\, \tilde k(x_i, x_j)\, \tilde k(y_i, y_j)
+          = \frac{1}{n^2}\operatorname{tr} G_X H G_Y H
+
+with kernels centred by the weighted means; the last form is that of equal weights.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.compare import large, weighted
-from kernelbayes.compare.collection import choose_kernels
-from kernelbayes.compare.nulls import (
-    Method,
-    check_options,
-    check_pairs,
-    check_sizes,
-    gamma_null,
-    matrix_moments,
-    orders,
-    permutation_moments,
-    pvalue,
-    warn_if_constant,
-)
+from kernelbayes.arrays import Array, Floats, Ints, Rng, as_generator
+from kernelbayes.compare import samples
+from kernelbayes.compare.large import LARGE
+from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
 from kernelbayes.compare.pairs import (
     Variable,
-    biased,
     hadamard_rows,
-    jackknife,
+    hollow_form,
     left_out,
     products,
-    unbiased,
-    variable,
+    unbiased_hsic,
 )
-from kernelbayes.compare.random_features import Options
-from kernelbayes.compare.results import (
+from kernelbayes.compare.problem import (
     TIES,
-    Effect,
-    Floats,
-    KernelTestResult,
-    Witness,
-    effect_of,
-    power_of,
+    Estimate,
+    Method,
+    Moves,
+    Options,
+    Problem,
+    check_sizes,
+    exact,
+    finish,
+    jackknife,
 )
-from kernelbayes.compare.series import BlockLength, lag_one, memory, multipliers
+from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points
+from kernelbayes.points import Points, PointsLike, count, take
 
 
 def hsic_test(
-    X: Any,
-    Z: Any,
-    kernel_x: Kernel | Sequence[Kernel] | Literal["power"] | None = None,
-    kernel_z: Kernel | Sequence[Kernel] | Literal["power"] | None = None,
+    X: PointsLike,
+    Y: PointsLike,
+    kernel_x: samples.Choice | None = None,
+    kernel_y: samples.Choice | None = None,
     permutations: int = 1000,
     rng: Rng = None,
     *,
     method: Method = "permutation",
     unbiased: bool = False,
-    weights: Any = None,
-    level: float = 0.05,
+    weights: Array | None = None,
+    alpha: float = 0.05,
     split: float = 0.5,
     block_length: BlockLength = "auto",
     block_size: int | None = None,
@@ -77,13 +71,14 @@ def hsic_test(
 ) -> KernelTestResult:
     r"""Test whether two variables are independent, by the Hilbert-Schmidt independence criterion.
 
-    .. math:: \mathrm{HSIC} = \frac{1}{n^2} \operatorname{tr} K H L H, \qquad H = I - 1 1^\top / n
+    .. math:: \mathrm{HSIC} = \frac{1}{n^2} \operatorname{tr} G_X H G_Y H, \qquad
+              H = I - 1 1^\top / n
 
     Parameters
     ----------
-    X, Z : points (n, ...)
+    X, Y : points (n, ...)
         Pairs, at least 5, of any two spaces.
-    kernel_x, kernel_z : Kernel, sequence of kernels or "power", optional
+    kernel_x, kernel_y : Kernel, sequence of kernels or "power", optional
         None means the Gaussian kernel with the median heuristic for numbers, Delta for anything
         else. From sequences (or, with "power", from Gaussian kernels of five bandwidths) the pair
         with the largest estimated power is chosen on a share ``split`` of the pairs and the test
@@ -101,9 +96,10 @@ def hsic_test(
     unbiased : bool
         The estimate of Song et al. (2012) instead; "linear" and "block" are always unbiased.
     weights : array (n,), optional
-        Non-negative weights of the pairs, of any scale. For "permutation" and "wild".
-    level : float
-        For ``power_estimate``.
+        Non-negative weights of the pairs, of any scale. For the biased statistic with
+        "permutation" and "wild".
+    alpha : float
+        Significance level for ``power_estimate``.
     split : float
         Share of the pairs spent on the choice of kernels.
     block_length : float, "auto" or None
@@ -116,7 +112,7 @@ def hsic_test(
     Returns
     -------
     KernelTestResult
-        ``effect``: the kernel correlation, root of HSIC(X, Z) / sqrt(HSIC(X, X) HSIC(Z, Z)).
+        ``effect``: the kernel correlation, root of HSIC(X, Y) / sqrt(HSIC(X, X) HSIC(Y, Y)).
         ``witness``: the pairs at which the joint and the product distribution differ.
 
     Notes
@@ -124,7 +120,7 @@ def hsic_test(
     A constant variable has p-value 1 and a ``NumericalWarning``. The level of "gamma" is good
     unless n is tiny; that of "wild" is asymptotic in the number of independent stretches.
 
-    **Weights.** A permutation moves z and leaves each weight with its x: exact if z is independent
+    **Weights.** A permutation moves y and leaves each weight with its x: exact if y is independent
     of the pair (x, weight), as when the weight is a function of x. For weights that depend on both
     variables use ``method="wild"`` with ``block_length=None``, right for large samples.
 
@@ -134,159 +130,159 @@ def hsic_test(
     >>> import kernelbayes as kb
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(-1.0, 1.0, size=200)
-    >>> z = x**2 + 0.1 * rng.normal(size=200)  # uncorrelated, not independent
-    >>> kb.hsic_test(x, z, rng=0).pvalue < 0.01
+    >>> y = x**2 + 0.1 * rng.normal(size=200)  # uncorrelated, not independent
+    >>> kb.hsic_test(x, y, rng=0).pvalue < 0.01
     True
-    >>> kb.hsic_test(x, rng.permutation(z), rng=0).pvalue > 0.01
+    >>> kb.hsic_test(x, rng.permutation(y), rng=0).pvalue > 0.01
     True
     """
-    check_options(permutations, level, method)
     generator = as_generator(rng)
-    details: dict[str, Any] = {}
+    weighted, details = weights is not None, dict[str, Any]()
+    options = Options(
+        permutations, generator, alpha, method, unbiased, block_length, block_size, rank, weighted
+    )
+    if weighted and unbiased:
+        raise ValueError("weighted pairs have no unbiased statistic; leave out one of the two")
     kernel_x = default_kernel(X) if kernel_x is None else kernel_x
-    kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
-    if not (isinstance(kernel_x, Kernel) and isinstance(kernel_z, Kernel)):
-        if weights is not None:
+    kernel_y = default_kernel(Y, "Y") if kernel_y is None else kernel_y
+    if not (isinstance(kernel_x, Kernel) and isinstance(kernel_y, Kernel)):
+        if weighted:
             raise ValueError("choosing kernels takes no weights; give one kernel for each variable")
-        X, Z, kernel_x, kernel_z, details = choose_kernels(
-            X, Z, kernel_x, kernel_z, split, generator
-        )
-    X, Z = kernel_x.points(X, "X"), kernel_z.points(Z, "Z")
-    check_sizes(5, **{"the sample of pairs": check_pairs(X=X, Z=Z)})
-    options = Options(permutations, generator, level, block_size, rank, unbiased)
-    if weights is not None:
-        pair = kernel_x, kernel_z
-        return weighted.hsic(X, Z, weights, pair, method, options, block_length)
-    if method in ("linear", "block", "features"):
-        return large.hsic(X, Z, (kernel_x, kernel_z), method, options, details)
-    problem = Pairs.of(X, Z, kernel_x, kernel_z)
-    if method == "permutation":
-        statistic, null = problem.permuted(permutations, generator, unbiased)
-        p = pvalue(statistic, null, problem.scale)
-    elif method == "gamma":
-        if unbiased:
-            raise ValueError("method='gamma' has no unbiased statistic; use 'permutation'")
-        statistic, null, p = problem.gamma(permutations)
-    else:
-        statistic, null, length = problem.wild(permutations, generator, unbiased, block_length)
-        p, details = pvalue(statistic, null, problem.scale), {**details, "block_length": length}
-    warn_if_constant(null, statistic, problem.scale, "a variable is constant to its kernel")
-    return problem.result(statistic, p, null, method, level, {"unbiased": unbiased, **details})
+        kernels_x = samples.candidates(kernel_x, "kernel_x", lambda: samples.variable_family(X))
+        kernels_y = samples.candidates(kernel_y, "kernel_y", lambda: samples.variable_family(Y))
+        X, Y = kernels_x[0].points(X, "X"), kernels_y[0].points(Y, "Y")
+        samples.check_pairs(X=X, Y=Y)
+        (X_here, Y_here), (X, Y) = samples.hold_out({"the pairs": (X, Y)}, split, generator, (6, 5))
+        problems = all_pairs(X_here, Y_here, kernels_x, kernels_y)
+        (kernel_x, kernel_y), details["chosen_from"] = samples.most_powerful(problems)
+    X, Y = kernel_x.points(X, "X"), kernel_y.points(Y, "Y")
+    check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
+    problem = Pairs.of(X, Y, kernel_x, kernel_y, weights)
+    return finish(problem, options, LARGE.get(method, exact)(problem, options), details)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Checked pairs under two kernels, with what every null distribution needs of them."""
+class Pairs(Problem):
+    """Aligned points of two variables under their kernels, with weights omega (n,) of mean one."""
 
-    X: Points
-    Z: Points
-    kernels: tuple[Kernel, Kernel]
     x: Variable
-    z: Variable
+    y: Variable
+    weighted: bool = False
+    test: ClassVar[str] = "HSIC"
+    most: ClassVar[float] = 1.0
+    least: ClassVar[int] = 5
+    constant: ClassVar[str] = "a variable is constant to its kernel"
 
     @classmethod
-    def of(cls, X: Points, Z: Points, kernel_x: Kernel, kernel_z: Kernel) -> Pairs:
-        """Gram matrices of both variables, each computed once."""
-        return cls(X, Z, (kernel_x, kernel_z), variable(kernel_x, X), variable(kernel_z, Z))
+    def of(
+        cls, X: Points, Y: Points, kernel_x: Kernel, kernel_y: Kernel, weights: Array | None = None
+    ) -> Pairs:
+        """Pairs; those of weight zero are left out."""
+        omega = np.ones(count(X))
+        if weights is not None:
+            kept, omega = samples.positive_weights(np.arange(len(omega)), weights, "the pairs")
+            X, Y = take(X, kept), take(Y, kept)
+            check_sizes(5, **{"the sample of positive weight": len(omega)})
+        x, y = Variable(kernel_x, X, omega), Variable(kernel_y, Y, omega)
+        return cls(x, y, weights is not None)
 
     @property
-    def n(self) -> int:
+    def kernels(self) -> tuple[Kernel, ...]:
+        """One kernel for each variable."""
+        return self.x.kernel, self.y.kernel
+
+    @property
+    def samples(self) -> tuple[tuple[Points, ...], ...]:
+        """One sample, of two variables."""
+        return ((self.x.points, self.y.points),)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
         """Number of pairs."""
-        return self.x.n
+        return (self.x.n,)
 
     @property
-    def scale(self) -> float:
-        """Size of the products of kernel values, to tell rounding from dependence."""
-        return float(np.abs(self.x.diag).max() * np.abs(self.z.diag).max())
+    def scales(self) -> Floats:
+        """Largest k(x, x) and k(y, y)."""
+        return np.array([float(np.abs(v.diag).max()) for v in (self.x, self.y)])
 
-    def permuted(
-        self, permutations: int, rng: np.random.Generator, without_diagonal: bool
-    ) -> tuple[float, Floats]:
-        """Statistic and its values under permutations of Z."""
-        values = []
-        for block in orders(self.n, permutations, rng):
-            inner = products([self.x], [self.z], block)[0, 0]
-            values.append(
-                unbiased(inner, self.x, self.z, block)
-                if without_diagonal
-                else biased(inner, self.n)
-            )
-        every = np.concatenate(values)
-        return float(every[0]), every[1:]
+    @property
+    def observed(self) -> Ints:
+        """Every y stays with its x."""
+        return np.arange(self.x.n)
 
-    def gamma(self, size: int) -> tuple[float, Floats, float]:
-        """Statistic, quantiles of its gamma law, p-value."""
-        n = self.n
-        inner = products([self.x], [self.z], np.arange(n)[None])[0, 0]
-        moments = matrix_moments(self.x.gram), matrix_moments(self.z.gram)
-        mean, variance = permutation_moments(*moments, n)
-        law, null = gamma_null(mean / n**2, variance / n**4, size)
-        statistic = float(biased(inner[0], n))
-        return statistic, null, 1.0 if law is None else float(law.sf(statistic))
+    def every(self, limit: int) -> Ints | None:
+        """All permutations of y, if there are few."""
+        n = self.x.n
+        if n > 12 or math.factorial(n) > limit:  # 12! is half a billion
+            return None
+        return np.array(list(itertools.permutations(range(n))))
 
-    def wild(
-        self,
-        permutations: int,
-        rng: np.random.Generator,
-        without_diagonal: bool,
-        block_length: BlockLength,
-    ) -> tuple[float, Floats, float]:
-        """Statistic and multiplier bootstrap (Chwialkowski et al. 2014, section 4)."""
-        n = self.n
-        H = self.x.dense * self.z.dense
-        statistic = float(H.sum()) / n**2
-        correlation = lag_one(Dense(H))
-        length, inflation = memory(correlation, n, block_length)
-        W = inflation * multipliers(np.full(n, 1.0 / n), permutations, length, rng)
-        null = np.einsum("ij,ij->j", W, H @ W) / n**2
-        if without_diagonal:
-            inner = products([self.x], [self.z], np.arange(n)[None])[0, 0]
-            shift = statistic - float(unbiased(inner, self.x, self.z, np.arange(n)[None])[0])
-            statistic, null = statistic - shift, null - shift
-        return statistic, null, length
+    def statistics(self, moves: Moves, unbiased: bool = False) -> Floats:
+        """HSIC (b,) under permutations (b, n) of y."""
+        inner = products([self.x], [self.y], moves)[0, 0]
+        return unbiased_hsic(inner, self.x, self.y, moves) if unbiased else inner / self.x.n**2
+
+    def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
+        """Unbiased HSIC (b,), and that of each variable with itself (2,)."""
+        here = self.observed[None]
+        own = [
+            unbiased_hsic(products([v], [v], here)[0, 0], v, v, here)[0] for v in (self.x, self.y)
+        ]
+        return self.statistics(moves, unbiased=True), np.array(own)
+
+    def moments(self) -> tuple[float, float]:
+        """Moments of tr(G_X P G_Y P^T) / n^2, both matrices centred."""
+        n = self.x.n
+        first, second = (matrix_moments(v.gram) for v in (self.x, self.y))
+        mean, variance = permutation_moments(first, second, n)
+        return mean / n**2, variance / n**4
+
+    @cached_property
+    def product(self) -> Floats:
+        """Entrywise product (n, n) of the centred Gram matrices."""
+        return np.asarray(self.x.dense * self.y.dense)
+
+    def series(self) -> Iterator[tuple[Floats, float]]:
+        """All pairs are one series."""
+        yield self.x.omega / self.x.n, lag_one(Dense(self.product))
+
+    def forms(self, A: Floats) -> Floats:
+        """Quadratic forms (b,) of the columns of A (n, b)."""
+        return np.asarray(np.einsum("ij,ij->j", A, self.product @ A))
+
+    def estimate(self) -> Estimate:
+        """HSIC and its largest value, with jackknife errors (of weighted pairs: asymptotic)."""
+        variables = (self.x, self.y), (self.x, self.x), (self.y, self.y)
+        if self.weighted:
+            (value, error), (own_x, _), (own_y, _) = (hollow_form(*pair) for pair in variables)
+            spread = math.sqrt(max(0.0, own_x * own_y))
+            return Estimate(value, spread, error, error / max(spread, np.finfo(float).tiny))
+        (value, cross), (own_x, left_x), (own_y, left_y) = (left_out(*pair) for pair in variables)
+        error, tiny = jackknife(cross), TIES * self.scale
+        if min(own_x, own_y) <= tiny:  # a constant variable
+            return Estimate(0.0, 0.0, error)
+        spread = math.sqrt(own_x * own_y)
+        if min(left_x.min(), left_y.min()) <= tiny:  # one pair holds all the variation
+            return Estimate(value, spread, error)
+        return Estimate(value, spread, error, jackknife(cross / np.sqrt(left_x * left_y)))
 
     def witness(self) -> Witness:
         """Difference of the embeddings of the joint and the product at the pairs."""
-        joint = hadamard_rows(self.x, self.z) / self.n
-        return Witness((self.X, self.Z), joint - self.x.rows * self.z.rows / self.n**2)
+        n = self.x.n
+        joint = hadamard_rows(self.x, self.y) / n
+        return Witness((self.x.points, self.y.points), joint - self.x.rows * self.y.rows / n**2)
 
-    def effect(self) -> tuple[Effect, float]:
-        """Kernel correlation with its interval, and the jackknife error of HSIC."""
-        estimates = [
-            left_out(a, b) for a, b in ((self.x, self.z), (self.x, self.x), (self.z, self.z))
-        ]
-        (cross, without), (own_x, without_x), (own_z, without_z) = estimates
-        error = jackknife(without)
-        tiny = TIES * self.scale
-        if min(own_x, own_z) <= tiny:  # a constant variable
-            return Effect(0.0, (0.0, 0.0)), error
-        ratio, of_ratio = cross / math.sqrt(own_x * own_z), np.inf
-        if min(without_x.min(), without_z.min()) > tiny:  # else one pair holds all the variation
-            of_ratio = jackknife(without / np.sqrt(without_x * without_z))
-        return effect_of(ratio, of_ratio, 1.0), error
+    def part(self, rows: Ints) -> Pairs:
+        """Return the problem of some pairs."""
+        return Pairs(self.x.part(rows), self.y.part(rows))
 
-    def result(
-        self,
-        statistic: float,
-        p: float,
-        null: Floats,
-        method: str,
-        level: float,
-        details: dict[str, Any],
-    ) -> KernelTestResult:
-        """Everything a result says beyond the p-value."""
-        effect, error = self.effect()
-        return KernelTestResult(
-            statistic=statistic,
-            pvalue=p,
-            null=null,
-            kernel=self.kernels,
-            effect=effect,
-            power_estimate=power_of(statistic, null, error, level, self.scale),
-            level=level,
-            test="HSIC",
-            method=method,
-            sizes=(self.n,),
-            witness=self.witness(),
-            details=details,
-        )
+
+def all_pairs(
+    X: Points, Y: Points, kernels_x: list[Kernel], kernels_y: list[Kernel]
+) -> list[Pairs]:
+    """Problems of all pairs of kernels, which share the Gram matrix of each kernel."""
+    omega = np.ones(count(X))
+    xs = [Variable(k, X, omega) for k in kernels_x]
+    ys = [Variable(k, Y, omega) for k in kernels_y]
+    return [Pairs(x, y) for x in xs for y in ys]

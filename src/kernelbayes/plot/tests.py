@@ -1,16 +1,17 @@
-"""Pictures of test results. Needs matplotlib, the extra ``plot``, imported only when drawing."""
+"""Pictures of test results: the null distribution, and where the null hypothesis fails."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.arrays import to_numpy
-from kernelbayes.compare.results import KernelTestResult, Witness
+from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, subplots
 from kernelbayes.points import as_vectors
 
-FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
+if TYPE_CHECKING:
+    from kernelbayes.compare.result import KernelTestResult, Witness
 
 
 def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
@@ -27,10 +28,10 @@ def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> An
     -------
     matplotlib Axes
     """
-    ax = _axes(ax)
+    ax = subplots(width=6.0, height=3.6) if ax is None else ax
     ax.hist(result.null, bins=bins, color=NEUTRAL, alpha=0.35, label="null distribution")
-    critical = float(np.quantile(result.null, 1.0 - result.level))
-    ax.axvline(critical, color=NEUTRAL, ls="--", lw=1, label=f"{100 * result.level:g} % critical")
+    critical = float(np.quantile(result.null, 1.0 - result.alpha))
+    ax.axvline(critical, color=NEUTRAL, ls="--", lw=1, label=f"{100 * result.alpha:g} % critical")
     ax.axvline(result.statistic, color=SECOND, lw=2, label="observed")
     ax.set(xlabel=f"{result.test} statistic", ylabel="count", title=f"p = {result.pvalue:.3g}")
     ax.legend(frameon=False)
@@ -60,7 +61,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
             "'wild', on a random part of a sample too large for them"
         )
     columns, names = _columns(witness)
-    ax = _axes(ax)
+    ax = subplots(width=6.0, height=3.6) if ax is None else ax
     if columns.shape[1] == 1:
         order = np.argsort(columns[:, 0], kind="stable")
         x, values = columns[order, 0], witness.values[order]
@@ -82,7 +83,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
     return ax
 
 
-def _columns(witness: Witness) -> tuple[Any, tuple[str, str]]:
+def _columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
     """Coordinates to draw at, (n, 1) or (n, 2), and the names of the axes."""
     pair = isinstance(witness.points, tuple)
     try:
@@ -95,14 +96,4 @@ def _columns(witness: Witness) -> tuple[Any, tuple[str, str]]:
             f"the witness is drawn in at most two dimensions, these are {columns.shape[1]}; see "
             "witness.largest()"
         )
-    return columns, ("x", "z") if pair else ("first coordinate", "second coordinate")
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'") from error
-    return plt.subplots(figsize=(6.0, 3.6), layout="constrained")[1]
+    return columns, ("x", "y") if pair else ("first coordinate", "second coordinate")

@@ -1,20 +1,17 @@
-"""What a test returns: the numbers, what they mean in size, and where the difference lies."""
+"""What a test returns: the numbers, the size of the effect, and where the difference lies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
+from kernelbayes.arrays import Floats
 from kernelbayes.embedding import Embedding
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, take
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-# Relative rounding error below which two statistics count as equal.
-TIES = 1e-12
 
 
 @dataclass(frozen=True)
@@ -29,15 +26,16 @@ class Effect:
         (the absolute Pearson correlation when both kernels are linear).
     interval : (float, float)
         Normal interval of the squared size, cut off at zero. The standard error is a jackknife's;
-        for "linear" and "block" that of a mean of independent terms, for ``ci_test`` the asymptotic
-        one. All take the points to be independent: for a time series it is too short.
-    confidence : float
+        for "linear" and "block" that of a mean of independent terms, for weighted pairs and
+        ``ci_test`` the asymptotic one. All assume independent points: the interval of a time
+        series is too short.
+    level : float
         Nominal coverage of the interval.
     """
 
     size: float
     interval: tuple[float, float]
-    confidence: float = 0.95
+    level: float = 0.95
 
     def __repr__(self) -> str:
         low, high = self.interval
@@ -51,17 +49,25 @@ class Witness:
     Attributes
     ----------
     points : points (n, ...), or a pair of aligned points
-        Both samples, the first one first; for independence the pair (X, Z).
+        Both samples, the first one first; for independence the pair (X, Y).
     values : array (n,)
         Positive where the first sample (the joint distribution) has more mass, negative where the
         second (the product of the marginals) has.
-    function : Embedding, optional
-        The witness function itself for two samples: call it anywhere.
+    kernel, weights : Kernel and array (n,), optional
+        Of two samples: the witness function is the embedding of the points with these weights.
     """
 
-    points: Any = field(repr=False)
+    points: Points = field(repr=False)
     values: Floats = field(repr=False)
-    function: Embedding | None = None
+    kernel: Kernel | None = None
+    weights: Floats | None = field(default=None, repr=False)
+
+    @property
+    def function(self) -> Embedding | None:
+        """Witness function of two samples, to be called anywhere; None for other tests."""
+        if self.kernel is None or self.weights is None:
+            return None
+        return Embedding(self.points, self.weights, self.kernel)
 
     def largest(self, m: int = 5) -> tuple[Points, Floats]:
         """Return the m points at which the absolute witness is largest, and its values there."""
@@ -73,7 +79,7 @@ class Witness:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KernelTestResult:
-    """Result of a kernel test; the names are SciPy's.
+    """Result of a kernel test; the names are SciPy's. It unpacks as (statistic, pvalue).
 
     Attributes
     ----------
@@ -88,33 +94,36 @@ class KernelTestResult:
     effect : Effect, optional
         Size with a confidence interval.
     power_estimate : float, optional
-        Chance that the test rejects at ``level`` on new samples like these, of these sizes:
-        Phi((statistic - critical value) / standard error), the asymptotic normal law of the
-        statistic. A function of the data that are already seen: for planning the next sample, not
-        evidence of its own. It takes the points to be independent, in a time series too. None where
-        it cannot be estimated (fewer than five points).
-    level : float
-        Level used by ``power_estimate`` and by the aggregated tests.
+        Probability that the test rejects at significance level ``alpha`` on new samples like these,
+        of these sizes: Phi((statistic - critical value) / standard error), the asymptotic normal
+        law of the statistic. A function of data already seen: use it to plan the next sample, not
+        as evidence. It assumes independent points. None where it cannot be estimated (fewer than
+        five points).
+    alpha : float
+        Significance level used by ``power_estimate`` and by the aggregated tests.
     test, method : str
     sizes : tuple of int
         Sample sizes.
     witness : Witness, optional
     details : mapping
-        What else the method has to say: ridges, block lengths, ranks, tables.
+        What else the method reports: ridges, block lengths, ranks, tables.
     """
 
     statistic: float
     pvalue: float
     null: Floats
-    kernel: Any
+    kernel: Kernel | tuple[Kernel, ...]
     effect: Effect | None
     power_estimate: float | None
-    level: float
+    alpha: float
     test: str
     method: str
     sizes: tuple[int, ...]
     witness: Witness | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.statistic, self.pvalue))
 
     def __repr__(self) -> str:
         parts = [f"statistic={self.statistic:.4g}", f"pvalue={self.pvalue:.4g}"]
@@ -131,48 +140,10 @@ class KernelTestResult:
         See :func:`kernelbayes.compare.plot_null` and :func:`~kernelbayes.compare.plot_where`.
         Needs matplotlib, the extra ``plot``. Returns the axes.
         """
-        from kernelbayes.compare.pictures import plot_null, plot_where
+        from kernelbayes.plot.tests import plot_null, plot_where
 
         if kind == "null":
             return plot_null(self, ax, **options)
         if kind == "witness":
             return plot_where(self, ax, **options)
         raise ValueError(f"kind must be 'null' or 'witness', got {kind!r}")
-
-
-def effect_of(squared: float, error: float, most: float = np.inf) -> Effect:
-    """Effect, at most ``most``, whose square is estimated by ``squared`` with a standard error.
-
-    The interval is made for the square, whose estimate is unbiased and may be negative, and then
-    cut off at zero: near zero the root has no normal law.
-    """
-    margin = float(ndtri(0.5 + 0.5 * Effect.confidence)) * error
-    squares = (squared - margin, squared, squared + margin)
-    low, size, high = (min(most, float(np.sqrt(max(0.0, s)))) for s in squares)
-    return Effect(size, (low, high))
-
-
-def relative_effect(
-    value: float, spread: float, error: float, scale: float, most: float = np.inf
-) -> Effect:
-    """Effect whose square is ``value / spread``, of standard error ``error``.
-
-    Without spread two samples are infinitely far apart, or not at all, and nothing is known about a
-    correlation (``most`` one) unless its value is zero.
-    """
-    if spread <= TIES * scale:
-        top = most if value > TIES * scale else 0.0
-        low = top if np.isinf(most) else 0.0
-        return Effect(low, (low, top))
-    return effect_of(value / spread, error, most)
-
-
-def power_of(statistic: float, null: Floats, error: float, level: float, scale: float) -> float:
-    """Asymptotic normal power: chance that a statistic with this error exceeds the quantile.
-
-    What is rounding at ``scale`` counts as zero.
-    """
-    above = statistic - float(np.quantile(null, 1.0 - level))
-    if error <= TIES * scale:
-        return float(above > TIES * scale)
-    return float(ndtr(above / error))

@@ -1,0 +1,352 @@
+r"""A test is a problem: a statistic, its value under relabellings of the sample, and an estimate.
+
+Two samples (``mmd``) and paired variables (``hsic``) are the two problems. A relabelling is a row
+of booleans or integers: which points make up the first sample, or which y goes with which x. One
+engine makes the null distribution of either:
+
+``permutation``
+    The statistic of random relabellings. The p-value is ``(1 + #{null >= statistic}) / (1 + B)``:
+    the observed sample counts as one of the relabellings, so that under the null hypothesis
+    ``P(pvalue <= a) <= a`` for every sample size and every B (Phipson and Smyth 2010). Ties, up to
+    rounding, count against rejection. If there are at most B relabellings in all, each is used once
+    and the p-value is exact.
+``gamma``, ``wild``
+    Without permutations: see ``nulls``.
+``linear``, ``block``, ``features``
+    For large samples: see ``large``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from kernelbayes.arrays import Bools, Floats, Ints, NumericalWarning
+from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
+from kernelbayes.compare.result import Effect, KernelTestResult, Witness
+from kernelbayes.gram import Gram, OnDemand
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    as_array,
+    as_vectors,
+    column_names,
+    concatenate,
+    count,
+    is_frame,
+)
+
+Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
+Moves = Ints | Bools
+# Two statistics closer than this, relative to the kernel's values, are equal: they are sums of at
+# most 10^8 rounded terms, whose errors (1e-16 each, of random signs) add up to 1e-12.
+TIES = 1e-12
+# Relative trace error at which a factor stands for a Gram matrix: it moves a statistic by about
+# this share of its null mean, far below what permutations resolve.
+FACTOR_TOL = 1e-8
+# Entries of a Gram matrix held in memory: 4 GB of float64, half the memory of a small machine.
+GRAM_ENTRIES = 2**29
+# Entries of one block of relabellings: 64 MB as integers.
+MOVE_ENTRIES = 2**23
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a test is made; the arguments of :func:`kernelbayes.mmd_test` of these names."""
+
+    permutations: int
+    rng: np.random.Generator
+    alpha: float
+    method: Method = "permutation"
+    unbiased: bool = False
+    block_length: BlockLength = None
+    block_size: int | None = None
+    rank: int | None = None
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        B = self.permutations
+        if isinstance(B, bool) or not isinstance(B, int | np.integer):
+            raise TypeError(f"permutations must be an integer, got {type(B).__name__}")
+        if B < 1:
+            raise ValueError(f"permutations must be at least 1, got {B}")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
+        if self.method not in get_args(Method):
+            raise ValueError(f"method must be one of {get_args(Method)}, got {self.method!r}")
+        if self.method == "gamma" and self.unbiased:
+            raise ValueError("method='gamma' has no unbiased statistic; use 'permutation'")
+        if self.weighted and self.method not in ("permutation", "wild"):
+            text = f"method={self.method!r} takes no weights; use 'permutation' or 'wild'"
+            raise ValueError(text)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Unbiased estimate of the squared distance, and the spread that makes an effect of it."""
+
+    value: float
+    spread: float
+    error: float | None  # standard error of ``value``; None if there are too few points
+    of_ratio: float = np.inf  # standard error of ``value / spread``, the square of the effect
+
+    def effect(self, scale: float, most: float) -> Effect:
+        """Effect, at most ``most``; what is rounding at ``scale`` counts as zero.
+
+        The interval is that of the square, whose estimate is unbiased and may be negative, cut off
+        at zero: near zero the root has no normal law. Without spread two samples are infinitely far
+        apart, or not at all, and a correlation is unknown unless its value is zero.
+        """
+        if self.spread <= TIES * scale:
+            top = most if self.value > TIES * scale else 0.0
+            low = top if np.isinf(most) else 0.0
+            return Effect(low, (low, top))
+        squared = self.value / self.spread
+        margin = float(ndtri(0.5 + 0.5 * Effect.level)) * self.of_ratio
+        squares = (squared - margin, squared, squared + margin)
+        low, size, high = (min(most, float(np.sqrt(max(0.0, s)))) for s in squares)
+        return Effect(size, (low, high))
+
+    def power(self, statistic: float, null: Floats, alpha: float, scale: float) -> float | None:
+        """Asymptotic normal power: chance that a statistic with this error exceeds the quantile."""
+        if self.error is None:
+            return None
+        above = statistic - float(np.quantile(null, 1.0 - alpha))
+        if self.error <= TIES * scale:
+            return float(above > TIES * scale)
+        return float(ndtr(above / self.error))
+
+
+class Problem(ABC):
+    """Checked data under their kernels: a statistic, its relabellings and what they need."""
+
+    test: ClassVar[str]
+    most: ClassVar[float]  # largest effect: a distance has none, a correlation is at most one
+    least: ClassVar[int]  # points that an unbiased estimate needs
+    constant: ClassVar[str]  # what to say when no relabelling changes the statistic
+
+    @property
+    @abstractmethod
+    def kernels(self) -> tuple[Kernel, ...]:
+        """One kernel for each variable."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> tuple[tuple[Points, ...], ...]:
+        """Of each sample the variables."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """Number of points of each sample."""
+
+    @property
+    @abstractmethod
+    def scales(self) -> Floats:
+        """Largest k(x, x) of each kernel: with their product rounding is told from a difference."""
+
+    @property
+    @abstractmethod
+    def observed(self) -> Moves:
+        """Relabelling (N,) that changes nothing."""
+
+    @abstractmethod
+    def every(self, limit: int) -> Moves | None:
+        """All relabellings, the observed one first, if there are at most ``limit``."""
+
+    @abstractmethod
+    def statistics(self, moves: Moves, unbiased: bool = False) -> Floats:
+        """Return the statistics (b,) of relabellings (b, N)."""
+
+    @abstractmethod
+    def moments(self) -> tuple[float, float]:
+        """Mean and variance of the statistic over all relabellings."""
+
+    @abstractmethod
+    def series(self) -> Iterator[tuple[Floats, float]]:
+        """Signed weights of the points of each sample, and its lag-one correlation."""
+
+    @abstractmethod
+    def forms(self, A: Floats) -> Floats:
+        """Quadratic forms (b,) of columns (N, b) of weights, whose null is the wild bootstrap's."""
+
+    @abstractmethod
+    def estimate(self) -> Estimate:
+        """Unbiased estimate with its standard errors."""
+
+    @abstractmethod
+    def witness(self) -> Witness:
+        """Where the null hypothesis fails."""
+
+    @abstractmethod
+    def part(self, rows: Ints) -> Self:
+        """Problem of some points, without weights."""
+
+    @abstractmethod
+    def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
+        """Return unbiased statistics (b,), and the spread of each variable."""
+
+    @property
+    def named(self) -> Kernel | tuple[Kernel, ...]:
+        """Kernel as a result names it: several are a tuple."""
+        return self.kernels[0] if len(self.kernels) == 1 else self.kernels
+
+    @property
+    def scale(self) -> float:
+        """Size of the statistic for the largest possible difference."""
+        return float(self.scales.prod())
+
+    def shuffled(self, draws: int, rng: np.random.Generator) -> Moves:
+        """Random relabellings (draws, N)."""
+        moves = np.tile(self.observed, (draws, 1))
+        return np.asarray(rng.permuted(moves, axis=1, out=moves))
+
+    def relabelled(self, permutations: int, rng: np.random.Generator) -> Iterator[Moves]:
+        """Blocks (b, N) of relabellings, the observed one first."""
+        every = self.every(permutations + 1)
+        if every is not None:
+            yield every
+            return
+        yield self.observed[None]
+        step = max(1, MOVE_ENTRIES // len(self.observed))
+        for start in range(0, permutations, step):
+            yield self.shuffled(min(step, permutations - start), rng)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method found; without a p-value that of permutations is meant."""
+
+    statistic: float
+    null: Floats
+    estimate: Estimate
+    scale: float
+    details: Mapping[str, Any]
+    pvalue: float | None = None
+    witness: Witness | None = None
+
+
+def exact(problem: Problem, options: Options) -> Outcome:
+    """Test on all points, by permutations, the gamma law or the wild bootstrap."""
+    p, details = None, dict[str, Any](unbiased=options.unbiased)
+    if options.method == "permutation":
+        blocks = problem.relabelled(options.permutations, options.rng)
+        every = np.concatenate([problem.statistics(b, options.unbiased) for b in blocks])
+        statistic, null = float(every[0]), every[1:]
+    elif options.method == "gamma":
+        statistic = float(problem.statistics(problem.observed[None])[0])
+        p, null = gamma_law(*problem.moments(), statistic, options.permutations)
+    else:
+        statistic, null, lengths = wild_bootstrap(problem, options)
+        details["block_length"] = lengths[0] if len(lengths) == 1 else lengths
+    estimate, witness = problem.estimate(), problem.witness()
+    return Outcome(statistic, null, estimate, problem.scale, details, p, witness)
+
+
+def finish(
+    problem: Problem, options: Options, found: Outcome, details: Mapping[str, Any]
+) -> KernelTestResult:
+    """Return the result of a test; warn the caller's caller if there was nothing to test."""
+    if is_constant(found.statistic, found.null, found.scale):
+        warnings.warn(
+            f"{problem.constant}: every permutation has the same statistic, so the p-value is 1",
+            NumericalWarning,
+            stacklevel=3,
+        )
+    p = pvalue(found.statistic, found.null, found.scale) if found.pvalue is None else found.pvalue
+    return KernelTestResult(
+        statistic=found.statistic,
+        pvalue=p,
+        null=found.null,
+        kernel=problem.named,
+        effect=found.estimate.effect(found.scale, problem.most),
+        power_estimate=found.estimate.power(
+            found.statistic, found.null, options.alpha, found.scale
+        ),
+        alpha=options.alpha,
+        test=problem.test,
+        method=options.method,
+        sizes=problem.sizes,
+        witness=found.witness,
+        details={**found.details, **details},
+    )
+
+
+def pvalue(statistic: float, null: Floats, scale: float) -> float:
+    """Permutation p-value; statistics closer than rounding error at ``scale`` are ties."""
+    reached = int(np.count_nonzero(null >= statistic - TIES * scale))
+    return (1 + reached) / (1 + len(null))
+
+
+def is_constant(statistic: float, null: Floats, scale: float) -> bool:
+    """Whether no relabelling changes the statistic: there is nothing to test."""
+    return max(float(np.ptp(null)), abs(float(null[0]) - statistic)) <= TIES * scale
+
+
+def jackknife(*left_out: Floats) -> float:
+    """Jackknife standard error from estimates with one point left out, of each sample in turn."""
+    return float(np.sqrt(sum((len(v) - 1) * float(np.var(v)) for v in left_out)))
+
+
+def check_sizes(least: int, **sizes: int) -> None:
+    """Raise unless every sample has at least ``least`` points."""
+    for name, n in sizes.items():
+        if n < least:
+            raise ValueError(
+                f"too few points: {name} has {n}, and this test needs at least {least}"
+            )
+
+
+def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
+    """Median heuristic on both samples together, which permutations leave as it is."""
+    for sample, name in ((X, "X"), (Y, "Y")):
+        if is_frame(sample):
+            default_kernel(sample, name)  # refuses columns of mixed types
+    first, second = as_array(X, "X"), as_array(Y, "Y")
+    if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
+        return default_kernel(first)
+    first, second = as_vectors(first, "X"), as_vectors(second, "Y")
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"points of one space are needed: X has {first.shape[1]} columns, Y {second.shape[1]}"
+        )
+    return Gaussian.median(concatenate(first, second))
+
+
+def one_space(kernel: Kernel, X: PointsLike, Y: PointsLike) -> tuple[Points, Points]:
+    """Points of both samples; raise unless they are of one space, frames by their columns too."""
+    names_x, names_y = column_names(X), column_names(Y)
+    X, Y = kernel.points(X, "X"), kernel.points(Y, "Y")
+    kernel.check_pair(X, Y)
+    if names_x is None or names_y is None or isinstance(X, Mapping):
+        return X, Y
+    if names_x != names_y and len(names_x) > 1:  # a single column may have another name
+        raise ValueError(
+            f"X has columns {names_x}, Y {names_y}: give both the same columns in the same order"
+        )
+    return X, Y
+
+
+def sample_gram(kernel: Kernel, points: Points, most: int) -> Gram:
+    """Gram matrix of a sample: a factor of rank at most ``most`` if it is accurate, else whole."""
+    n = count(points)
+    # Where the matrix does not fit, no factor is looked for that takes as much. A fixed generator:
+    # the factor must not depend on, nor use up, that of the permutations.
+    most = max(1, min(most, GRAM_ENTRIES // (4 * n)))
+    gram = Gram.of(
+        *(kernel, points), tol=FACTOR_TOL, most=most, rng=0, entries=GRAM_ENTRIES, double=True
+    )
+    if isinstance(gram, OnDemand):
+        raise ValueError(
+            f"the Gram matrix of {n} points takes {8e-9 * n * n:.0f} GB; use method='features', "
+            "'block' or 'linear', or a kernel with finite features such as nystrom(kernel, X, 200)"
+        )
+    return gram
