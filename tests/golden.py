@@ -1153,7 +1153,7 @@ def _():
     x, y = normal(90, 40, 2), normal(91, 50, 2) * 1.3 + 0.2
     options = {
         "unbiased": {"unbiased": True},
-        "kernel": {"kernel": kb.Laplace(1.0), "level": 0.1},
+        "kernel": {"kernel": kb.Laplace(1.0), "alpha": 0.1},
         "power": {"kernel": "power"},
         "list": {"kernel": [kb.Gaussian(0.5), kb.Gaussian(2.0)], "split": 0.4},
         "weights": {"weights_x": uniform(92, 40), "weights_y": uniform(93, 50)},
@@ -1182,8 +1182,8 @@ def _():
 def _():
     options = {
         "unbiased": {"unbiased": True},
-        "kernels": {"kernel_x": kb.Laplace(1.0), "kernel_z": kb.Matern(1.0)},
-        "power": {"kernel_x": "power", "kernel_z": "power"},
+        "kernels": {"kernel_x": kb.Laplace(1.0), "kernel_y": kb.Matern(1.0)},
+        "power": {"kernel_x": "power", "kernel_y": "power"},
         "weights": {"weights": uniform(96, 60)},
         "weights_wild": {"weights": uniform(96, 60), "method": "wild"},
         "size": {"method": "block", "block_size": 12},
