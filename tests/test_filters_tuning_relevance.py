@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.filters.relevance import per_dimension
+from kernelbayes.filters.choices import per_dimension
 
 KERNEL_Z = kb.Gaussian(0.5)
 

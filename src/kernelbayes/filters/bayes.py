@@ -27,22 +27,21 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import FilterState
-from kernelbayes.filters.loop import Filter, check_lag
-from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.choices import update_ridge
+from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
     Dynamics,
     Observations,
+    check_parameters,
     inverse_ridge,
     observation_gram,
     state_gram,
 )
-from kernelbayes.filters.onestep import update_ridge
 from kernelbayes.filters.sequences import (
     Training,
     aligned,
-    check_kernels,
-    check_same_library,
+    integer,
     is_many,
     join,
     unstacked,
@@ -157,36 +156,23 @@ class KernelBayesFilter(Filter):
             Row t of T rows acted on the way into step t, so the first is not used; row t of T - 1
             rows acted between steps t and t + 1.
         """
-        self._check_parameters()
+        check_parameters(self)
+        if self.transition not in ("operator", "shift"):
+            raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
+        _check_initial(self.initial)
         kernels = self.kernel_x, self.kernel_z, self.kernel_u
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         controls = aligned(controls)
         named = tuple(k is not None and k.by_name for k in kernels)
         data = join(X, Z, controls, named)  # type: ignore[arg-type]
-        X_known, known = split_missing(data.X)
-        self.kernel_x_ = default_kernel(X_known) if kernels[0] is None else kernels[0]
-        self.kernel_z_ = default_kernel(data.Z, "Z") if kernels[1] is None else kernels[1]
-        self.X_ = self.kernel_x_.points(X_known, "X")
-        self.Z_ = self.kernel_z_.points(data.Z, "Z")
+        known = self._read(data.X, data.Z)
         self.names_x_ = column_names(X[0] if is_many(X) else X)
         self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
         self.names_u_ = column_names(controls[0] if is_many(controls) else controls)
         self.lengths_ = data.lengths
-        check_same_library(self)
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             self._learn(data, known)
         return self
-
-    def _check_parameters(self) -> None:
-        check_kernels(self)
-        for name in ("prior_ridge", "transition_ridge", "ridge", "back_ridge"):
-            if name == "back_ridge" or getattr(self, name) != "loo":
-                check_ridge(getattr(self, name))
-        if self.method not in ("importance", "original"):
-            raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
-        if self.transition not in ("operator", "shift"):
-            raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
-        _check_initial(self.initial)
 
     def _learn(self, data: Training, known: Array | None) -> None:
         rng = as_generator(self.rng)
@@ -239,7 +225,7 @@ class KernelBayesFilter(Filter):
         check_is_fitted(self, "dynamics_")
         initial = self.initial if prior is None else prior
         belief = Embedding(self.Z_, self._initial_weights(initial), self.kernel_z_, self.names_z_)
-        return FilterState(0, belief, isinstance(initial, str), check_lag(lag))
+        return FilterState(0, belief, isinstance(initial, str), integer(lag, "lag", 0))
 
     def _initial_weights(self, initial: Initial) -> Array:
         L = self.dynamics_.features

@@ -26,7 +26,14 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Floats, to_numpy
 from kernelbayes.embedding.regions import ROUNDING, rearranged
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.sequences import aligned, as_points, into_steps, is_many, unstacked
+from kernelbayes.filters.sequences import (
+    aligned,
+    as_points,
+    integer,
+    into_steps,
+    is_many,
+    unstacked,
+)
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike, as_floats, as_vectors, count, take
 from kernelbayes.select.calibration import Calibration
@@ -79,9 +86,7 @@ def cut(
         steps = None if u is None else into_steps(as_points(u, named[2]), count(x))
         whole.append(Part(x, z, steps))
     long = [s for s in whole if count(s.X) > 1]
-    if not (parts >= 2 and int(parts) == parts):
-        raise ValueError(f"parts must be an integer of at least 2, got {parts}")
-    parts = int(parts)
+    parts = integer(parts, "parts", 2)
     if len(long) < parts:
         whole = [piece for s in whole for piece in _pieces(s, parts)]
         long = [s for s in whole if count(s.X) > 1]

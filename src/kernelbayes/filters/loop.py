@@ -8,7 +8,6 @@ sequences run in lockstep, so that their predictions are one matrix product.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,17 +17,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, namespace, row_blocks, threads_for, to_numpy
+from kernelbayes.arrays import Array, Bools, namespace, row_blocks, threads_for, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
 from kernelbayes.filters.holdout import calibration_of
-from kernelbayes.filters.missing import missing_mask, present
+from kernelbayes.filters.missing import missing_mask, present, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (
+    Gaps,
+    acting,
     as_points,
     check_gaps,
+    each_sequence,
     in_order,
-    into_steps,
+    integer,
     is_many,
     point_at,
     stack_rows,
@@ -44,11 +46,10 @@ from kernelbayes.filters.step import (
     update,
 )
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, take
 from kernelbayes.select import progress_bar
 from kernelbayes.select.calibration import Calibration
-
-Gaps = ArrayLike | Sequence[ArrayLike] | None
 
 
 class Filter(ABC, BaseEstimator):  # type: ignore[misc]
@@ -70,6 +71,21 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         """State before the first observation."""
 
     step = step
+
+    def _read(self, X: Points, Z: Points) -> Bools | None:
+        """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
+        X, known = split_missing(X)
+        kernel_x, kernel_z = (getattr(self, name) for name in ("kernel_x", "kernel_z"))
+        self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
+        self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z
+        self.X_, self.Z_ = self.kernel_x_.points(X, "X"), self.kernel_z_.points(Z, "Z")
+        if count(self.X_) != count(self.Z_):
+            raise ValueError(
+                f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
+            )
+        x, z = (take(points, slice(0, 1)) for points in (self.X_, self.Z_))
+        namespace(self.kernel_x_.diag(x), self.kernel_z_.diag(z))  # arrays of one library
+        return known
 
     def smoothed(self, state: FilterState) -> Embedding:
         """Belief about the state ``lag`` steps ago given everything up to now.
@@ -129,7 +145,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         ``lag`` steps later.
         """
         if lag is not None:
-            lag = check_lag(lag)
+            lag = integer(lag, "lag", 0)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         results = smooth_all(self, run_all(self, X, controls, gaps, progress), lag)
@@ -153,12 +169,11 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         Forecast, or a list of them
             Beliefs about the states, and in ``.observations`` about the observations.
         """
-        if int(horizon) != horizon or horizon < 1:
-            raise ValueError(f"horizon must be an integer of at least 1, got {horizon!r}")
+        horizon = integer(horizon, "horizon", 1)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        each = _each(X, controls, gaps)
-        results = [_forecast(self, part, int(horizon), u, gap) for part, u, gap in each]
+        each = each_sequence(X, controls, gaps)
+        results = [_forecast(self, part, horizon, u, gap) for part, u, gap in each]
         return results if is_many(X) else results[0]
 
     def calibrate(
@@ -221,7 +236,7 @@ def run_all(
     model: Filter, X: PointsLike, controls: PointsLike, gaps: Gaps, progress: bool | None
 ) -> list[Run]:
     """Filter one or many sequences side by side: predict and update, repeat."""
-    runs = [_prepare(model, part, u, gap) for part, u, gap in _each(X, controls, gaps)]
+    runs = [_prepare(model, part, u, gap) for part, u, gap in each_sequence(X, controls, gaps)]
     longest = max(len(run.seen) for run in runs)
     start = model.start()
     xp, prior = namespace(start.belief.weights), start.belief.weights
@@ -263,7 +278,7 @@ def _forecast(
     model: Filter, X: PointsLike, horizon: int, controls: PointsLike, gaps: ArrayLike | None
 ) -> Forecast:
     past = count(X) - 1
-    steps = _acting(model, controls, count(X) + horizon)
+    steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
     run = run_all(model, X, u, gaps, False)[0]
     W, states, seen = run.weights[-1][:, None], [], []
@@ -295,20 +310,6 @@ def _beliefs(model: Filter, run: Run, weights: list[Array]) -> Beliefs:
 # --- preparing a sequence -------------------------------------------------------------------------
 
 
-def _each(
-    X: PointsLike, controls: PointsLike, gaps: Gaps
-) -> list[tuple[PointsLike, PointsLike, Any]]:
-    """Observations, controls and gaps of each sequence."""
-    if not is_many(X):
-        return [(X, controls, gaps)]
-    given: list[Any] = [controls, gaps]
-    for i, name in enumerate(("controls", "gaps")):
-        given[i] = [None] * len(X) if given[i] is None else given[i]
-        if len(given[i]) != len(X):
-            raise ValueError(f"{len(X)} sequences but {name} for {len(given[i])}")
-    return list(zip(X, *given, strict=True))
-
-
 def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None) -> Run:
     points = as_points(in_order(X, model.names_x_), model.kernel_x_.by_name)
     if getattr(points, "ndim", 1) == 0:
@@ -316,23 +317,12 @@ def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike
     length = count(points)
     if length == 0:
         raise ValueError("a sequence must have at least one step")
-    U = _acting(model, controls, length)
+    U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
     before = check_gaps(gaps, length)
     seen = observe_all(model, points)
     if length > 1:  # whether controls are expected
         model.dynamics_.acting(None if U is None else take(U, [0]))
     return Run.spread(seen, U, before)
-
-
-def _acting(model: Filter, controls: PointsLike, length: int) -> Points | None:
-    """Return the controls of the transitions of one sequence; None for none."""
-    if controls is None:
-        return None
-    kernel: Kernel | None = getattr(model, "kernel_u_", None)  # a known transition needs none
-    named = kernel is not None and kernel.by_name
-    points = as_points(in_order(controls, model.names_u_, "controls"), named)
-    U = into_steps(points, length)
-    return U if kernel is None or U is None else kernel.points(U, "controls")
 
 
 def observe_all(model: Filter, X: Points) -> list[Seen]:
@@ -355,10 +345,3 @@ def observe_all(model: Filter, X: Points) -> list[Seen]:
             column, support = evaluate(part, part.exact.points(point, "X"))
             seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
     return seen
-
-
-def check_lag(lag: int) -> int:
-    """Lag as an integer number of steps."""
-    if int(lag) != lag or lag < 0:
-        raise ValueError(f"lag must be an integer of at least 0, got {lag!r}")
-    return int(lag)

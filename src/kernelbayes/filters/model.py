@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -27,13 +27,16 @@ from kernelbayes.arrays import (
     row_blocks,
     to_numpy,
 )
-from kernelbayes.gram import EXACT, Gram, LowRank
+from kernelbayes.gram import EXACT, Gram, LowRank, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, count, take
 from kernelbayes.rules import BayesMethod
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
 
 # An exact Gram matrix is factored when its numerical rank is below this share of n: an update with
 # the factor then takes about as long as one with the matrix (n r^2 against n^3 / 3 operations).
@@ -247,3 +250,21 @@ def observation_gram(kernel: Kernel, X: Points, rank: int | None, rng: Rng) -> G
 def inverse_ridge(F: Array, ridge: float) -> Array:
     """(F^T F + n ridge I)^-1, (r, r): applied at every step, so formed once."""
     return LowRank(F).ridge(ridge).coefficients(like(np.eye(F.shape[1]), F))
+
+
+def check_parameters(model: Filter) -> None:
+    """Raise unless kernels, ridges and the method of a filter are what they should be."""
+    values = model.get_params(deep=False)
+    for name in ("kernel_x", "kernel_z", "kernel_u"):
+        kernel = values.get(name)
+        if not (kernel is None or isinstance(kernel, Kernel)):
+            raise TypeError(
+                f"{name} must be a kernel such as Gaussian(1.0), or None for the median heuristic, "
+                f"got {kernel!r}"
+            )
+    for name in ("prior_ridge", "transition_ridge", "ridge"):
+        if values.get(name, "loo") != "loo":
+            check_ridge(values[name])
+    check_ridge(values["back_ridge"])
+    if values["method"] not in ("importance", "original"):
+        raise ValueError(f"method must be 'importance' or 'original', got {values['method']!r}")

@@ -39,27 +39,25 @@ from kernelbayes.arrays import Array, Bools, Rng, as_generator, like, namespace,
 from kernelbayes.compression import resample, thin
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
-from kernelbayes.filters.loop import Filter, check_lag
-from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.choices import LEAST_ORIGINAL
+from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Dynamics,
     Observations,
+    check_parameters,
     inverse_ridge,
     observation_gram,
     state_gram,
 )
-from kernelbayes.filters.onestep import LEAST_ORIGINAL
 from kernelbayes.filters.sequences import (
     as_points,
-    check_kernels,
-    check_same_library,
+    integer,
     is_many,
     unstacked,
 )
 from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, take
 from kernelbayes.rules import BayesMethod, Variable, choose_ridge
 from kernelbayes.rules.estimator import ConditionalEmbedding
@@ -223,36 +221,23 @@ class KernelMonteCarloFilter(Filter):
         to the transition when it is tried out on the training states, to learn how far states
         move, and are needed only if the transition cannot do without.
         """
-        check_kernels(self)
-        for name in ("prior_ridge", "ridge", "back_ridge"):
-            if name == "back_ridge" or getattr(self, name) != "loo":
-                check_ridge(getattr(self, name))
+        check_parameters(self)
         for name in ("particles", "picks", "subsample"):
-            value = getattr(self, name)
-            if value is not None and (value < 1 or int(value) != value):
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+            if getattr(self, name) is not None:
+                integer(getattr(self, name), name, 1)
         if self.initial is None:
             raise ValueError(
                 "initial must be a function (m, rng) -> states, points or an Embedding"
             )
         if not callable(self.transition):
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
-        if self.method not in ("importance", "original"):
-            raise ValueError(f"method must be 'importance' or 'original', got {self.method!r}")
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         self.names_x_, self.names_z_, self.names_u_ = (
             column_names(A[0] if is_many(A) else A) for A in (X, Z, controls)
         )
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
-        X, known = split_missing(as_points(X, self.kernel_x is not None and self.kernel_x.by_name))
-        self.kernel_x_ = self.kernel_x or default_kernel(X)
-        self.kernel_z_ = self.kernel_z or default_kernel(Z, "Z")
-        self.X_, self.Z_ = self.kernel_x_.points(X, "X"), self.kernel_z_.points(Z, "Z")
-        if count(self.X_) != count(self.Z_):
-            raise ValueError(
-                f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
-            )
-        check_same_library(self)
+        X = as_points(X, self.kernel_x is not None and self.kernel_x.by_name)
+        known = self._read(X, Z)
         rng = as_generator(self.rng)
         seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
@@ -312,7 +297,7 @@ class KernelMonteCarloFilter(Filter):
             weights = like(np.full(n, 1.0 / n), L)
             x, z = Variable(self.X_, self.kernel_x_), Variable(self.Z_, self.kernel_z_)
             ridge = choose_ridge(x, z, weights, "importance")
-            if self.method == "original":  # see onestep: steady over many steps
+            if self.method == "original":  # see choices: steady over many steps
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)
@@ -341,7 +326,7 @@ class KernelMonteCarloFilter(Filter):
         if gamma is None:
             raise ValueError("the initial states are nowhere near the training states")
         belief = Embedding(self.Z_, gamma, self.kernel_z_, self.names_z_)
-        return FilterState(0, belief, False, check_lag(lag))
+        return FilterState(0, belief, False, integer(lag, "lag", 0))
 
 
 def _try_out(mover: Mover, Z: Points, controls: Points | None) -> Points:

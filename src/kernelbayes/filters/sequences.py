@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from numbers import Number
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -26,8 +26,8 @@ from kernelbayes.points import (
     take,
 )
 
-if TYPE_CHECKING:
-    from kernelbayes.filters.loop import Filter
+# Transitions between observations of one or many sequences.
+Gaps = ArrayLike | Sequence[ArrayLike] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,25 +107,6 @@ def row_in_order(x: PointsLike, names: tuple[str, ...] | None) -> PointsLike:
         row = {str(column): value for column, value in x.items()}
         x = row if set(names) <= set(row) else x
     return in_order(x, names)
-
-
-def check_kernels(model: Filter) -> None:
-    """Raise unless the kernels of a filter are kernels or None."""
-    for name in ("kernel_x", "kernel_z", "kernel_u"):
-        kernel = getattr(model, name, None)
-        if not (kernel is None or isinstance(kernel, Kernel)):
-            raise TypeError(
-                f"{name} must be a kernel such as Gaussian(1.0), or None for the median heuristic, "
-                f"got {kernel!r}"
-            )
-
-
-def check_same_library(model: Filter) -> None:
-    """Raise TypeError unless observations and states are arrays of one library."""
-    first = slice(0, 1)
-    namespace(
-        model.kernel_x_.diag(take(model.X_, first)), model.kernel_z_.diag(take(model.Z_, first))
-    )
 
 
 def as_points(X: PointsLike, named: bool = False) -> Points:
@@ -256,3 +237,38 @@ def stack_rows(rows: list[Points]) -> Points:
     if isinstance(rows[0], list):
         return [item for row in rows for item in row]
     return namespace(*rows).concat(rows, axis=0)
+
+
+def acting(
+    controls: PointsLike, length: int, kernel: Kernel | None, names: tuple[str, ...] | None
+) -> Points | None:
+    """Return the controls of the transitions of one sequence; None for none.
+
+    Without a kernel, for a known transition, they stay as they are.
+    """
+    if controls is None:
+        return None
+    named = kernel is not None and kernel.by_name
+    U = into_steps(as_points(in_order(controls, names, "controls"), named), length)
+    return U if kernel is None or U is None else kernel.points(U, "controls")
+
+
+def each_sequence(
+    X: PointsLike, controls: PointsLike, gaps: Gaps
+) -> list[tuple[PointsLike, PointsLike, Any]]:
+    """Observations, controls and gaps of each sequence."""
+    if not is_many(X):
+        return [(X, controls, gaps)]
+    given: list[Any] = [controls, gaps]
+    for i, name in enumerate(("controls", "gaps")):
+        given[i] = [None] * len(X) if given[i] is None else given[i]
+        if len(given[i]) != len(X):
+            raise ValueError(f"{len(X)} sequences but {name} for {len(given[i])}")
+    return list(zip(X, *given, strict=True))
+
+
+def integer(value: float, name: str, least: int) -> int:
+    """Check that a value is an integer of at least ``least``."""
+    if int(value) != value or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)

@@ -32,7 +32,7 @@ from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, StepInfo
 from kernelbayes.filters.missing import present
 from kernelbayes.filters.model import Dynamics, Observations
-from kernelbayes.filters.sequences import as_row, row_in_order
+from kernelbayes.filters.sequences import as_row, integer, row_in_order
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.lapack import LinAlgError, solve_positive, solve_triangular
@@ -277,18 +277,17 @@ def step(
     info : StepInfo
     """
     check_is_fitted(model, "dynamics_")
-    if steps < 1 or int(steps) != steps:
-        raise ValueError(f"steps must be an integer of at least 1, got {steps}")
+    steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):
         u = dynamics.acting(as_row(row_in_order(control, model.names_u_)))
     seen = observe(model, x)
     W, history = state.belief.weights[:, None], state.history
-    for t in range(state.t, state.t if first else state.t + int(steps)):
+    for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u))
         W = predict(dynamics, W, u, t)
     W, infos = update(dynamics, W, [seen], first and state.flat)
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
-    t = 1 if first else state.t + int(steps)
+    t = 1 if first else state.t + steps
     return replace(state, t=t, belief=belief, history=history), infos[0]

@@ -11,7 +11,7 @@ that is clearly worse than the leader so far is given up.
    kernel, a ridge) is the same in all starts.
 2. Unless a kernel on observations is given, and if they have several columns, the best races
    itself with a bandwidth for each column, by what the column says about the state
-   (:mod:`kernelbayes.filters.relevance`).
+   (:mod:`kernelbayes.filters.choices`).
 3. From the best one parameter is moved at a time, for as long as that pays: the ridge of Bayes'
    rule, bandwidths of x and z apart, and the ridge of transition and prior.
 4. Unless a kernel on observations is given, other kernels race the Gaussian one from there:
@@ -45,11 +45,11 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
+from kernelbayes.filters.choices import per_dimension
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.racing import Entry, Races, Setting
-from kernelbayes.filters.relevance import per_dimension
 from kernelbayes.kernels import (
     Kernel,
     Laplace,
