@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -21,7 +20,7 @@ from kernelbayes.herding import (
     squared_errors,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import Points, PointsLike, count, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,7 @@ def copies(weights: Floats, n: int) -> Ints:
 def compress(
     mu: MeanElement,
     m: int,
-    candidates: Any = None,
+    candidates: PointsLike | None = None,
     *,
     method: Method = "herding",
     anywhere: bool = False,
@@ -157,7 +156,7 @@ def compress(
     return Compressed(take(task.points, picks), weights, mu.kernel, np.sqrt(squares), picks, names)
 
 
-def herd(mu: MeanElement, m: int, candidates: Any = None) -> Points:
+def herd(mu: MeanElement, m: int, candidates: PointsLike | None = None) -> Points:
     """Pick m points whose equally weighted embedding is close to ``mu`` (KMCF16 Alg. 3).
 
     Parameters
@@ -191,7 +190,7 @@ def herd(mu: MeanElement, m: int, candidates: Any = None) -> Points:
     return take(task.points, greedy(task.rows, task.values, m)[0])
 
 
-def thin(points: Any, m: int, kernel: Kernel, *, sweeps: int = 10) -> Points:
+def thin(points: PointsLike, m: int, kernel: Kernel, *, sweeps: int = 10) -> Points:
     """Choose m of n points that represent all of them under a kernel.
 
     Herding without repetition (KMCF16 Alg. 6), then exchanges: points are replaced by better ones
@@ -232,7 +231,7 @@ def thin(points: Any, m: int, kernel: Kernel, *, sweeps: int = 10) -> Points:
     return take(points, exchange(rows, values, picks, repeat=False, sweeps=sweeps))
 
 
-def _anywhere(mu: Any, task: Problem, m: int) -> Points:
+def _anywhere(mu: MeanElement, task: Problem, m: int) -> Points:
     points = task.points
     if not is_array_api_obj(points) or points.ndim != 2:
         raise TypeError("a search over all space needs points in R^d; give candidates instead")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, NumericalWarning, like, to_float, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, like, to_float, to_numpy
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
+from kernelbayes.gram.base import as_doubles
 from kernelbayes.herding import (
     exchange,
     fully_corrective,
@@ -22,10 +23,12 @@ from kernelbayes.herding import (
     score,
     squared_errors,
 )
-from kernelbayes.points import Points, count
+from kernelbayes.points import Points, PointsLike, count
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = ("herding", "exchange", "line-search", "fully-corrective")
+# A mass below this share of the weights' sizes is what is left when they cancel: not a divisor.
+CANCELLED = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +73,9 @@ class Problem:
         return max(self.norm2 + score(self.rows, self.values, picks), 0.0)
 
 
-def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
+def problem(
+    mu: MeanElement, candidates: PointsLike | None, rows: Gram | Array | None, starts: int = 1
+) -> Problem:
     """Evaluate an embedding at candidates and divide it by its mass."""
     if isinstance(mu, Batch):
         raise TypeError("one embedding at a time: [compress(mu, m) for mu in batch]")
@@ -78,7 +83,7 @@ def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
         raise TypeError(f"one embedding is needed, got {type(mu).__name__}; use embed(...)")
     if starts < 1:
         raise ValueError(f"the number of picks must be at least 1, got {starts}")
-    own = candidates is None and isinstance(mu, Embedding)
+    own = mu.weights if candidates is None and isinstance(mu, Embedding) else None
     if candidates is None and isinstance(mu, Embedding):
         points = mu.points
     elif candidates is None and isinstance(mu, GaussianEmbedding):
@@ -87,23 +92,22 @@ def problem(mu: Any, candidates: Any, rows: Any, starts: int = 1) -> Problem:
         raise ValueError(f"{type(mu).__name__} has no points: give candidates")
     else:
         points = mu.kernel.points(candidates, "candidates")
-    if rows is None:
-        rows = Gram.by_rows(mu.kernel, points) if own else None
-    elif not isinstance(rows, Gram):
-        rows = Dense(np.asarray(to_numpy(rows), dtype=np.float64))
-    if rows is not None and len(rows.diag) != count(points):
-        raise ValueError(
-            f"rows are of {len(rows.diag)} points, but there are {count(points)} candidates"
-        )
-    values = rows.matmul(to_numpy(mu.weights).astype(np.float64)) if own else to_numpy(mu(points))
+    gram = rows if rows is None or isinstance(rows, Gram) else Dense(as_doubles(rows))
+    if gram is not None and gram.n != count(points):
+        raise ValueError(f"rows are of {gram.n} points, but there are {count(points)} candidates")
+    if own is not None:
+        gram = gram or Gram.by_rows(mu.kernel, points)
+        values = gram.matmul(as_doubles(own))
+    else:
+        values = as_doubles(mu(points))
     mass = _positive_mass(mu)
-    return Problem(mu, mass, points, np.asarray(values, dtype=np.float64) / mass, own, rows)
+    return Problem(mu, mass, points, values / mass, own is not None, gram)
 
 
 def _positive_mass(mu: MeanElement) -> float:
     mass = to_float(mu.mass)
     size = float(np.abs(to_numpy(mu.weights)).sum()) if isinstance(mu, Embedding) else mass
-    if mass > 1e-10 * size:
+    if mass > CANCELLED * size:
         return mass
     warnings.warn(
         f"the mass {mass:.3g} is not positive, so the embedding cannot be divided by it and is "

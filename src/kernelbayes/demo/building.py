@@ -10,13 +10,12 @@ only the way there can.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator
+from kernelbayes.arrays import Floats, Ints, Rng, as_generator
 
-Floats = np.ndarray[Any, Any]
 Colour = tuple[float, float, float]
 
 WIDTH, DEPTH = 12.0, 8.0  # metres
@@ -40,6 +39,15 @@ ROWS, COLUMNS, VIEW = 8, 16, np.radians(90.0)  # the camera's pixels and field o
 NOISE = 0.07  # standard deviation per pixel and colour, of colours between 0 and 1
 FINE = 4  # rays per column, and heights per row, that a pixel is the mean of
 DUSK = 0.12  # how fast walls get darker, per metre
+
+
+class Plan(NamedTuple):
+    """Ends (m, 2, 2) and colours (m, 3) of the walls, and the sides of the building in metres."""
+
+    ends: Floats
+    colours: Floats
+    width: float = WIDTH
+    depth: float = DEPTH
 
 
 def walls() -> tuple[Floats, Floats]:
@@ -75,7 +83,7 @@ def walls() -> tuple[Floats, Floats]:
     return np.array(lines).reshape(-1, 2, 2), np.array(colours)
 
 
-def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, Any]:
+def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, Ints]:
     """Distance (n,) from eyes (n, 2) to the first wall at angles (n,), and its row in ends.
 
     Solves eye + t d = end + s (other end - end) for all n rays and m walls at once; infinite

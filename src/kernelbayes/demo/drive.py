@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, Floats, look
+from kernelbayes.arrays import Floats, Rng, as_generator
+from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
 
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
 MARGIN = 0.5  # from the walls to the places it heads for

@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from kernelbayes.arrays import as_generator
-from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, Floats
+from kernelbayes.arrays import Floats, as_generator
+from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, Plan, walls
 from kernelbayes.demo.drive import Drive
-from kernelbayes.demo.pictures import Drawing
+from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs, KernelBayesFilter
 from kernelbayes.kernels import Gaussian
+from kernelbayes.plot.demo import Drawing, empty_figure
 from kernelbayes.select import progress_bar
 
 LABELLED = 1000  # frames
@@ -31,6 +32,8 @@ LOST = 20  # frames within which it may still be searching
 # What is tried: bandwidths over the median distance, and numbers of neighbours.
 SCALES_X, SCALES_Z, NEIGHBOURS = (0.25, 0.4), (0.1, 0.2), (1, 2, 3, 5, 10)
 RIDGE, STATE_RIDGE = 1.0, 1e-5
+BLUR = 0.25  # metres, bandwidth of the drawn densities: a step of the robot is at most 0.4
+PER_METRE = 8  # cells of their grid: half a bandwidth
 
 
 def demo(out: Path, seed: int = 0) -> Iterator[str]:
@@ -139,9 +142,24 @@ def table(guesses: dict[str, list[Floats]], drives: list[Drive]) -> Iterator[str
 def pictures(out: Path, seen: Drive, beliefs: Beliefs, guesses: Floats) -> Iterator[str]:
     """Draw one drive into two files, and say where they are."""
     try:
-        drawing = Drawing(seen, beliefs, guesses)
+        empty_figure(1.0, 1.0)  # says what to install before any work is done
+        mean, density = beliefs.mean()[:, :2], place_density(beliefs)
+        drawing = Drawing(Plan(*walls()), seen.frames, seen.states, mean, guesses, density)
         out.mkdir(parents=True, exist_ok=True)
         yield f"Picture of the first drive: {drawing.picture(out / 'robot.png')}"
         yield f"and as a film:              {drawing.film(out / 'robot.gif')}"
     except ImportError as error:
         yield f"No pictures: {error}"
+
+
+def place_density(beliefs: Beliefs) -> Floats:
+    """Densities of the place (T, rows, columns) on a grid, square roots, so that faint ones show.
+
+    Each is divided by its largest value.
+    """
+    x, y = ((np.arange(int(PER_METRE * side)) + 0.5) / PER_METRE for side in (WIDTH, DEPTH))
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    places = embed(beliefs.points[:, :2], Gaussian(BLUR), beliefs.weights)
+    density = np.sqrt(places.density(grid, BLUR, valid="clipped"))
+    shown = density / density.max(axis=1, keepdims=True)
+    return np.asarray(shown.reshape(len(density), len(y), len(x)))

@@ -122,10 +122,7 @@ class Decoding(Weighted):
         return self._ask(regions.prob, validity(valid), region)
 
     def cdf(self, x: PointsLike, valid: Validity = True) -> Array:
-        """Distribution function P(all coordinates <= x) at points x (k, d), shape (k,).
-
-        "rearranged" is for scalar points.
-        """
+        """Distribution function at points x (k, d), shape (k,); "rearranged" is for scalars."""
         return self._ask(regions.cdf, validity(valid), x)
 
     def quantile(self, q: float | Sequence[float] | Array, valid: Validity = True) -> Array:
@@ -218,7 +215,7 @@ class Decoding(Weighted):
     def summary(self, level: float = 0.9) -> Table:
         """Mean, standard deviation, median and interval: a row for each coordinate.
 
-        For a batch, of each member. ``to_frame()`` makes it a pandas frame.
+        For a batch, of each member; ``to_frame()`` makes a pandas frame.
 
         Examples
         --------

@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.demo.building import DEPTH, WIDTH, Floats, walls
-from kernelbayes.demo.drive import Drive
-from kernelbayes.embedding import embed
-from kernelbayes.filters import Beliefs
-from kernelbayes.kernels import Gaussian
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, new_axes
+from kernelbayes.arrays import Floats
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, new_axes
 
-MOMENTS = (0, 8, 16, 40)  # frames of which the picture shows the belief
-BLUR = 0.25  # metres, bandwidth of the densities
-PER_METRE = 8  # cells of their grid
-FRAMES_PER_SECOND, SKIP = 4, 2  # of the film, and steps from one frame to the next
+if TYPE_CHECKING:
+    from kernelbayes.demo.building import Plan
+
+MOMENTS = (0, 8, 16, 40)  # frames of which the picture shows the belief: lost, finding, found
+FRAMES_PER_SECOND, SKIP = 4, 2  # of the film, and steps from one frame to the next: ten seconds
 
 
+@dataclass(frozen=True, eq=False)
 class Drawing:
     """One drive, what the filter believed, and what the nearest frames said.
 
-    Parameters
+    Attributes
     ----------
-    seen : Drive
-    beliefs : Beliefs
-        Over states whose first two coordinates are x and y.
-    guesses : array (T, 2)
-        Places by the baseline.
+    plan : Plan
+        Of the building.
+    frames : array (T, rows, columns, 3)
+        What the camera saw.
+    states : array (T, 3)
+        Where it was: x, y and heading.
+    mean, guesses : arrays (T, 2)
+        Places by the filter's mean and by the baseline.
+    density : array (T, rows, columns)
+        The belief over the plan.
     """
 
-    def __init__(self, seen: Drive, beliefs: Beliefs, guesses: Floats) -> None:
-        empty_figure(1.0, 1.0)  # says what to install before any work is done
-        self.frames = seen.frames.clip(0.0, 1.0)
-        self.states = seen.states
-        self.mean = beliefs.mean()[:, :2]
-        self.guesses = guesses
-        self.density = place_density(beliefs)
+    plan: Plan
+    frames: Floats
+    states: Floats
+    mean: Floats
+    guesses: Floats
+    density: Floats
 
     def picture(self, path: Path) -> Path:
         """Write the picture: frames and beliefs at some moments, the tracks, the errors."""
@@ -71,7 +74,7 @@ class Drawing:
         writer = PillowWriter(fps=FRAMES_PER_SECOND)
         with writer.saving(figure, str(path), dpi=75):
             for t in range(0, len(self.states), SKIP):
-                image.set_data(self.frames[t])
+                image.set_data(self.frames[t].clip(0.0, 1.0))
                 title.set_text(f"frame {t + 1}")
                 self._move(belief, t)
                 writer.grab_frame()
@@ -79,17 +82,17 @@ class Drawing:
 
     # --- parts of both ----------------------------------------------------------------------------
 
-    def _camera(self, ax: Any, t: int) -> Any:
+    def _camera(self, ax: Axes, t: int) -> Any:
         ax.set(xticks=[], yticks=[])
-        return ax.imshow(self.frames[t], interpolation="nearest")
+        return ax.imshow(self.frames[t].clip(0.0, 1.0), interpolation="nearest")
 
-    def _belief(self, ax: Any, t: int) -> dict[str, Any]:
+    def _belief(self, ax: Axes, t: int) -> dict[str, Any]:
         """Draw plan, belief, robot and guess at one time; the artists that change."""
-        draw_plan(ax)
+        draw_plan(ax, self.plan)
         artists = {
             "belief": ax.imshow(
-                self.density[t], extent=(0, WIDTH, 0, DEPTH), origin="lower", cmap="Blues",
-                vmin=0.0, vmax=1.0, interpolation="bilinear",
+                self.density[t], extent=(0, self.plan.width, 0, self.plan.depth), origin="lower",
+                cmap="Blues", vmin=0.0, vmax=1.0, interpolation="bilinear",
             ),
             "robot": ax.quiver(
                 [0.0], [0.0], [1.0], [0.0], color=NEUTRAL, pivot="mid", scale=1.0, units="xy",
@@ -110,8 +113,8 @@ class Drawing:
         artists["nearest"].set_data(*self.guesses[t : t + 1].T)
         artists["mean"].set_data(*self.mean[t : t + 1].T)
 
-    def _tracks(self, ax: Any) -> None:
-        draw_plan(ax)
+    def _tracks(self, ax: Axes) -> None:
+        draw_plan(ax, self.plan)
         ax.plot(*self.guesses.T, color=SECOND, lw=0.6, alpha=0.6, marker="x", ms=4,
                 label="nearest frames")  # fmt: skip
         ax.plot(*self.states[:, :2].T, color=NEUTRAL, lw=5, alpha=0.3, label="true path")
@@ -120,7 +123,7 @@ class Drawing:
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, frameon=False, fontsize=9)
         ax.set_title("the whole drive", fontsize=10)
 
-    def _errors(self, ax: Any) -> None:
+    def _errors(self, ax: Axes) -> None:
         for guess, colour, label in (
             (self.guesses, SECOND, "nearest frames"),
             (self.mean, FIRST, "kernel Bayes filter"),
@@ -142,25 +145,11 @@ def empty_figure(width: float, height: float) -> Any:
     return figure
 
 
-def draw_plan(ax: Any) -> None:
+def draw_plan(ax: Axes, plan: Plan) -> None:
     """Draw the floor plan in metres, walls in their colours."""
     from matplotlib.collections import LineCollection
 
-    ends, colours = walls()
-    ax.add_collection(LineCollection(list(ends), colors=colours, linewidths=3, zorder=3))
+    ax.add_collection(LineCollection(list(plan.ends), colors=plan.colours, linewidths=3, zorder=3))
     margin = 0.15
-    ax.set(xlim=(-margin, WIDTH + margin), ylim=(-margin, DEPTH + margin), aspect="equal")
+    ax.set(xlim=(-margin, plan.width + margin), ylim=(-margin, plan.depth + margin), aspect="equal")
     ax.set_axis_off()
-
-
-def place_density(beliefs: Beliefs) -> Floats:
-    """Densities of the place (T, rows, columns) on a grid, rooted, so that faint ones show too.
-
-    Each is divided by its largest value.
-    """
-    x, y = ((np.arange(int(PER_METRE * side)) + 0.5) / PER_METRE for side in (WIDTH, DEPTH))
-    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    places = embed(beliefs.points[:, :2], Gaussian(BLUR), beliefs.weights)
-    density = np.sqrt(places.density(grid, BLUR, valid="clipped"))
-    shown = density / density.max(axis=1, keepdims=True)
-    return np.asarray(shown.reshape(len(density), len(y), len(x)))
