@@ -1229,7 +1229,7 @@ def _():
 PRIOR = {"slope": stats.norm(), "offset": stats.uniform(-1, 2)}
 SHARPER = {"slope": stats.norm(0.5, 0.4), "offset": stats.uniform(-1, 2)}
 OBSERVED = np.array([0.5, 0.2])
-ORIGINAL = "kbr"  # the original rule's name in likelihood-free inference
+ORIGINAL = "original"  # the original rule's name in likelihood-free inference
 
 
 def simulator(theta, rng):
@@ -1267,7 +1267,7 @@ def _():
     for adjust in ("none", "linear", "quadratic", "quadratic-scale", "location", "scale"):
         posterior = kb.infer(simulator, PRIOR, OBSERVED, 150, "adjusted", adjust=adjust, rng=0)
         found[adjust] = np.r_[posterior.mean(), posterior.cov().ravel()]
-    energy = kb.infer(simulator, PRIOR, OBSERVED, 150, "adjusted", score="energy", rng=0)
+    energy = kb.infer(simulator, PRIOR, OBSERVED, 150, "adjusted", criterion="energy", rng=0)
     return found | {"energy": np.r_[energy.mean(), energy.cov().ravel()]}
 
 
@@ -1317,7 +1317,7 @@ def _():
         "many_interval": many.interval(0.8),
         "many_quantile": many.quantile([0.2, 0.7]),
         "many_sample": many.sample(4, 0),
-        "scores": [row["score"] for row in model().choice_],
+        "scores": [-row["score"] for row in model().choice_],
     }
 
 
@@ -1400,15 +1400,15 @@ def _():
 def _():
     fresh = kb.simulate(simulator, PRIOR, 30, rng=1)
     pairs = {"theta": fresh.theta, "x": fresh.x, "rng": 0}
-    ranks = kb.sbc(model(), draws=40, **pairs)
-    made = kb.sbc(model(), PRIOR, simulator, n=20, draws=30, rng=0)
-    held = kb.coverage(model(), draws=60, **pairs)
-    distance = kb.coverage(model(), draws=60, joint="distance", **pairs)
+    ranks = kb.sbc(model(), n_draws=40, **pairs)
+    made = kb.sbc(model(), PRIOR, simulator, n_simulations=20, n_draws=30, rng=0)
+    held = kb.coverage(model(), n_draws=60, **pairs)
+    distance = kb.coverage(model(), n_draws=60, joint="distance", **pairs)
     predicted = kb.posterior_predictive(
-        model().posterior(OBSERVED), simulator, OBSERVED, m=40, rng=0
+        model().posterior(OBSERVED), simulator, OBSERVED, n_simulations=40, rng=0
     )
     largest = kb.posterior_predictive(
-        runs().theta[:40], simulator, OBSERVED, m=40, statistic=np.max, rng=0
+        runs().theta[:40], simulator, OBSERVED, n_simulations=40, statistic=np.max, rng=0
     )
     return {
         "ranks": ranks.ranks,

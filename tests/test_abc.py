@@ -9,7 +9,7 @@ from scipy import stats
 
 from kernelbayes import NumericalWarning
 from kernelbayes.likelihood_free.abc import epanechnikov, local_linear, reject_abc
-from kernelbayes.likelihood_free.bounds import bounded, unbounded
+from kernelbayes.likelihood_free.learn import bounded, unbounded
 
 
 def simulator(theta, rng):
@@ -59,7 +59,7 @@ def test_the_adjusted_posterior_of_a_linear_gaussian_is_right(d):
 
 
 def test_simulating_and_given_simulations_agree():
-    from kernelbayes.likelihood_free.simulators import simulate
+    from kernelbayes.likelihood_free.simulate import simulate
 
     prior = {"a": stats.norm(), "b": stats.uniform(-1, 2)}
     runs = simulate(simulator, prior, 2000, rng=3)

@@ -20,7 +20,7 @@ from sklearn.base import clone
 import kernelbayes as kb
 from kernelbayes import LikelihoodFree, NumericalWarning, Posterior, Posteriors, infer
 
-METHODS = ["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]
+METHODS = ["auto", "cme", "original", "importance", "adjusted", "likelihood"]
 NOISE = 0.5  # standard deviation of x given theta
 OBSERVED = np.array([-1.0, 0.5, 1.5])
 # A fourth of the variants, where the choice among them is not what is tested.
@@ -318,7 +318,7 @@ BOUNDED = kb.as_prior([stats.uniform(0, 1), stats.gamma(2.0)])
 far = st.one_of(st.floats(-1.0, 3.0), st.sampled_from([-1e200, -1e6, -20.0, 20.0, 1e6, 1e200]))
 
 
-@pytest.fixture(scope="module", params=["cme", "kbr", "adjusted", "likelihood"])
+@pytest.fixture(scope="module", params=["cme", "original", "adjusted", "likelihood"])
 def bounded(request):
     theta, x = pairs(200, prior=BOUNDED)
     return LikelihoodFree(BOUNDED, request.param, rng=0).fit(theta, x)
@@ -535,7 +535,7 @@ def test_the_same_rng_gives_the_same_posterior(likelihood):
     np.testing.assert_array_equal(one.weights, two.weights)
 
 
-@pytest.mark.parametrize("method", ["cme", "kbr", "importance", "likelihood"])
+@pytest.mark.parametrize("method", ["cme", "original", "importance", "likelihood"])
 def test_a_model_can_be_pickled(method):
     model = fitted(60, method=method)
     copied = pickle.loads(pickle.dumps(model))
@@ -549,7 +549,7 @@ def test_bad_options_are_told_before_anything_is_simulated():
     for options, message in (
         ({"method": "npe"}, "method must be"),
         ({"adjust": "shape"}, "adjust must be"),
-        ({"score": "crps"}, "score must be"),
+        ({"criterion": "crps"}, "criterion must be"),
         ({"method": "likelihood", "adjust": "linear"}, "is not adjusted"),
         ({"rounds": 40}, "fewer rounds"),
         ({"n_jobs": 0}, "number of processes"),
@@ -563,8 +563,8 @@ def test_bad_options_are_told_before_anything_is_simulated():
     [
         ({"method": "npe"}, (50, 1), (50, 1), "method must be one of"),
         ({"adjust": "shape"}, (50, 1), (50, 1), "adjust must be"),
-        ({"score": "crps"}, (50, 1), (50, 1), "score must be"),
-        ({"method": "kbr", "adjust": "linear"}, (50, 1), (50, 1), "needs near simulations"),
+        ({"criterion": "crps"}, (50, 1), (50, 1), "criterion must be"),
+        ({"method": "original", "adjust": "linear"}, (50, 1), (50, 1), "needs near simulations"),
         ({}, (50, 1), (49, 1), "50 parameters but 49 data sets"),
         ({}, (50, 1), (50, 1, 1, 1), "got shape"),
         ({}, (50, 2), (50, 1), "the prior has 1 parameters, theta has 2"),
@@ -635,7 +635,7 @@ def test_the_choice_is_told(automatic):
 
 def test_energy_score_and_adjustments():
     for options in (
-        {"score": "energy", "adjust": "location"},
+        {"criterion": "energy", "adjust": "location"},
         {"adjust": "linear"},
         {"adjust": "scale"},
         {"adjust": "none"},
@@ -655,13 +655,13 @@ def test_weights_of_simulations():
 
 
 def test_scikit_learn_clones():
-    model = LikelihoodFree(stats.norm(), "cme", adjust="none", score="energy", rng=3)
+    model = LikelihoodFree(stats.norm(), "cme", adjust="none", criterion="energy", rng=3)
     copy = clone(model)
     assert copy is not model
     assert {k: v for k, v in copy.get_params().items() if k != "prior"} == {
         "method": "cme",
         "adjust": "none",
-        "score": "energy",
+        "criterion": "energy",
         "rng": 3,
         "progress": None,
     }
@@ -679,8 +679,10 @@ def simulate_noise(theta, rng):
 def test_checks_run_on_a_fitted_model(adjusted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)  # some of the test pairs are far out
-        ranks = kb.sbc(adjusted, stats.norm(), simulate_noise, n=60, draws=50, rng=0)
-        found = kb.coverage(adjusted, stats.norm(), simulate_noise, n=60, draws=50, rng=0)
+        ranks = kb.sbc(adjusted, stats.norm(), simulate_noise, n_simulations=60, n_draws=50, rng=0)
+        found = kb.coverage(
+            adjusted, stats.norm(), simulate_noise, n_simulations=60, n_draws=50, rng=0
+        )
     assert ranks.ranks.shape == (60, 1)
     assert ranks.verdict.startswith("calibrated")
     assert "density" in repr(found) or found.verdict

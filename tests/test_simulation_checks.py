@@ -10,8 +10,8 @@ from scipy import stats
 
 from kernelbayes import Gaussian, NumericalWarning, embed
 from kernelbayes.likelihood_free.checks import coverage, posterior_predictive, sbc
-from kernelbayes.likelihood_free.pictures import pair_plot
-from kernelbayes.likelihood_free.uniformity import coverage_pvalues, ranks_among, uniform_pvalues
+from kernelbayes.likelihood_free.posterior import pair_plot
+from kernelbayes.likelihood_free.results import coverage_pvalues, ranks_among, uniform_pvalues
 
 mpl.use("Agg")
 
@@ -68,9 +68,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("model", "words"), FAULTS)
 def test_sbc_names_the_fault(model, words):
-    result = sbc(model, PRIOR, simulator, n=200, rng=0)
+    result = sbc(model, PRIOR, simulator, n_simulations=200, rng=0)
     assert result.ranks.shape == (200, 2)
-    assert result.draws == 100
+    assert result.n_draws == 100
     assert result.calibrated is (words == "calibrated")
     assert words in result.verdict
     assert words in repr(result)
@@ -84,9 +84,9 @@ def test_sbc_accepts_functions_pairs_and_names():
     x = rng.normal(theta)
     given = sbc(lambda x: rng.normal(x / 2, 0.5**0.5, size=60), theta=theta, x=x, rng=1)
     assert given.ranks.shape == (150, 1)
-    assert given.draws == 60
+    assert given.n_draws == 60
     assert given.calibrated
-    named = sbc(Model(), {"a": stats.norm(), "b": stats.norm()}, simulator, n=20, rng=0)
+    named = sbc(Model(), {"a": stats.norm(), "b": stats.norm()}, simulator, n_simulations=20, rng=0)
     assert named.names == ("a", "b")
 
 
@@ -124,11 +124,13 @@ def test_sbc_of_an_embedding():
             )
             return embed(points, Gaussian(0.5))
 
-    assert sbc(Embedded(), stats.norm(), simulator, n=60, draws=40, rng=0).pvalue > 1e-3
+    assert (
+        sbc(Embedded(), stats.norm(), simulator, n_simulations=60, n_draws=40, rng=0).pvalue > 1e-3
+    )
 
 
 def test_the_same_seed_gives_the_same_ranks():
-    a, b = (sbc(Model(), PRIOR, simulator, n=30, rng=7) for _ in range(2))
+    a, b = (sbc(Model(), PRIOR, simulator, n_simulations=30, rng=7) for _ in range(2))
     np.testing.assert_array_equal(a.ranks, b.ranks)
 
 
@@ -161,8 +163,8 @@ def test_calibrated_posteriors_are_rarely_accused():
     for _ in range(400):
         theta = rng.normal(size=(100, 2))
         pairs = {"theta": theta, "x": rng.normal(theta)}
-        accused.append(not sbc(Model(), **pairs, draws=50, rng=rng).calibrated)
-        verdict = coverage(Model(), **pairs, draws=50, rng=rng).verdict
+        accused.append(not sbc(Model(), **pairs, n_draws=50, rng=rng).calibrated)
+        verdict = coverage(Model(), **pairs, n_draws=50, rng=rng).verdict
         accused.append("as it should" not in verdict)
     for part in (accused[::2], accused[1::2]):
         assert sum(part) <= stats.binom.ppf(1 - 1e-4, 400, 0.01)
@@ -174,7 +176,14 @@ def test_processes_do_not_change_the_ranks():
         return np.random.default_rng(abs(int(1e7 * x[0]))).normal(x / 2, 0.5**0.5, size=(50, 1))
 
     a, b = (
-        sbc(model, stats.norm(), lambda theta, rng: rng.normal(theta), n=30, rng=0, n_jobs=jobs)
+        sbc(
+            model,
+            stats.norm(),
+            lambda theta, rng: rng.normal(theta),
+            n_simulations=30,
+            rng=0,
+            n_jobs=jobs,
+        )
         for jobs in (1, 2)
     )
     np.testing.assert_array_equal(a.ranks, b.ranks)
@@ -182,7 +191,7 @@ def test_processes_do_not_change_the_ranks():
 
 @pytest.mark.parametrize("kind", [Normal, NormalWithDensity])
 def test_coverage_of_exact_posteriors(kind):
-    result = coverage(Model(kind=kind), PRIOR, simulator, n=300, rng=0)
+    result = coverage(Model(kind=kind), PRIOR, simulator, n_simulations=300, rng=0)
     assert result.kind == ("density" if kind is NormalWithDensity else "distance")
     assert result.coverage.shape == (3, 2)
     assert result.joint.shape == (3,)
@@ -199,7 +208,7 @@ def test_coverage_of_exact_posteriors(kind):
     ("scale", "words", "sign"), [(0.6, "too narrow", -1), (1.7, "too wide", 1)]
 )
 def test_coverage_names_the_fault(kind, scale, words, sign):
-    result = coverage(Model(scale=scale, kind=kind), PRIOR, simulator, n=300, rng=0)
+    result = coverage(Model(scale=scale, kind=kind), PRIOR, simulator, n_simulations=300, rng=0)
     assert words in result.verdict
     assert np.all(sign * (result.coverage - result.levels[:, None]) > 0)
     assert np.all(sign * (result.joint - result.levels) > 0)
@@ -242,7 +251,7 @@ def test_bad_use_of_the_checks_is_refused():
     with pytest.raises(TypeError, match="posterior"):
         sbc(1.0, **pairs)
     with pytest.raises(ValueError, match="positive"):
-        sbc(Model(), **pairs, draws=0)
+        sbc(Model(), **pairs, n_draws=0)
     with pytest.raises(ValueError, match="different shapes"):
         sbc(lambda x: np.zeros((1 + int(x[0]), 2)), theta=np.zeros((2, 2)), x=np.eye(2))
     with pytest.raises(ValueError, match="no log_density"):
@@ -271,7 +280,7 @@ def test_predictive_check_sees_correlations():
         shared = rng.normal()
         return np.array([shared, shared + 0.05 * rng.normal()])
 
-    result = posterior_predictive(np.zeros((300, 1)), tied, [1.0, -1.0], m=300, rng=0)
+    result = posterior_predictive(np.zeros((300, 1)), tied, [1.0, -1.0], n_simulations=300, rng=0)
     assert result.pvalues.min() > 0.1
     assert result.pvalue < 0.01
     assert "no column alone" in result.verdict
@@ -325,7 +334,7 @@ def test_predictive_check_counts_failures():
 @pytest.mark.parametrize("d", [1, 3])
 def test_pair_plot(d):
     posterior = Normal(np.zeros(d), 0.3)
-    axes = pair_plot(posterior, [stats.norm()] * d, truth=np.zeros(d), m=200)
+    axes = pair_plot(posterior, [stats.norm()] * d, truth=np.zeros(d), n_draws=200)
     assert axes.shape == (d, d)
     assert axes[d - 1, 0].get_xlabel() == "theta[0]"
     axes = pair_plot(np.zeros((30, d)), names=[f"p{j}" for j in range(d)])
@@ -350,7 +359,7 @@ def test_pair_plot_takes_the_priors_names_and_discrete_parameters():
 def test_plots_take_axes():
     import matplotlib.pyplot as plt
 
-    result = sbc(Model(), PRIOR, simulator, n=30, rng=0)
+    result = sbc(Model(), PRIOR, simulator, n_simulations=30, rng=0)
     axes = plt.subplots(1, 2)[1]
     assert result.plot(axes, bins=5)[1] is axes[1]
     with pytest.raises(ValueError, match="2 axes"):

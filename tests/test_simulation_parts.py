@@ -17,13 +17,12 @@ from kernelbayes.embedding.smooth import (
     local_shares,
     log_sum,
 )
-from kernelbayes.likelihood_free.forward import Forward, Noise
-from kernelbayes.likelihood_free.inverse import Inverse, Recipe, targets
-from kernelbayes.likelihood_free.local import local_regression
-from kernelbayes.likelihood_free.priors import as_prior
-from kernelbayes.likelihood_free.sampling import importance_sample, proposal_of, tempered
-from kernelbayes.likelihood_free.scores import LEAST_SHARE, STRAY, Judge
-from kernelbayes.likelihood_free.transform import Columns, Data, Space
+from kernelbayes.likelihood_free.learn.adjust import Inverse, Recipe, local_regression, targets
+from kernelbayes.likelihood_free.learn.choice import LEAST_WEIGHT, STRAY, Judge
+from kernelbayes.likelihood_free.learn.importance import importance_sample, proposal_of, tempered
+from kernelbayes.likelihood_free.learn.likelihood import Forward, Noise
+from kernelbayes.likelihood_free.learn.task import Columns, Data, Space
+from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.select.regression import (
     FOLDS,
     Basis,
@@ -295,10 +294,10 @@ def test_data_sets_of_rows_have_no_order():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20, 8, 2))
     data = Data.of(x, 0)
-    np.testing.assert_allclose(data(x[:, ::-1]), data(x), atol=1e-10)
-    assert data(x).shape == (20, 2 + 3 + 100)
+    np.testing.assert_allclose(data(x[:, ::-1]).X, data(x).X, atol=1e-10)
+    assert data(x).X.shape == (20, 2 + 3 + 100)
     plain = Data.of(x[:, 0], 0)
-    assert plain(x[:, 0]).shape == (20, 2)
+    assert plain(x[:, 0]).X.shape == (20, 2)
 
 
 PRIOR = as_prior([stats.norm(1, 2), stats.gamma(2.0), stats.uniform(0, 1), stats.poisson(3.0)])
@@ -649,10 +648,10 @@ def test_one_miss_does_not_decide():
     judge = Judge(none, np.full(2, -np.inf), np.full(2, np.inf))
     narrow = 1e-6 * rng.normal(size=(50, 2))
     scores = judge([(narrow, equal(50))], np.ones((1, 2)), rng)[0]
-    least = np.log(LEAST_SHARE / 10) + stats.norm.logpdf([1.0, 1.0]).sum()
+    least = np.log(LEAST_WEIGHT / 10) + stats.norm.logpdf([1.0, 1.0]).sum()
     np.testing.assert_allclose(scores, least)
     logs = judge.floored(np.array([-1e9, 0.0]), np.zeros((2, 2)))
-    np.testing.assert_allclose(logs, [np.log(LEAST_SHARE / 10) - np.log(2 * np.pi), 0.0])
+    np.testing.assert_allclose(logs, [np.log(LEAST_WEIGHT / 10) - np.log(2 * np.pi), 0.0])
 
 
 def test_scores_within_bounds_are_larger():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import Gaussian, embed
-from kernelbayes.likelihood_free.priors import Prior, as_prior
+from kernelbayes.likelihood_free.prior import Prior, as_prior
 
 
 class Sampler:

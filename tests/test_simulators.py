@@ -9,9 +9,9 @@ from scipy import stats
 
 from kernelbayes import NumericalWarning
 from kernelbayes.likelihood_free.calling import Seed, inspect_simulator
-from kernelbayes.likelihood_free.priors import as_prior
-from kernelbayes.likelihood_free.running import BLOCK
-from kernelbayes.likelihood_free.simulators import as_observation, simulate
+from kernelbayes.likelihood_free.prior import as_prior
+from kernelbayes.likelihood_free.simulate import as_observation, simulate
+from kernelbayes.likelihood_free.workers import BLOCK
 
 PRIOR = [stats.norm(0, 1), stats.uniform(0, 1)]
 THETA = np.random.default_rng(0).uniform(size=(3, 2))

@@ -35,7 +35,7 @@ def one_task(name, n, observations):
     truth = draw_prior(task, observations, rng)
     observed = task.simulator(truth, rng)
     model = kb.LikelihoodFree(prior=task.prior, rng=0).fit(theta, x)
-    found = kb.coverage(model, theta=truth, x=observed, levels=LEVELS, draws=200, rng=0)
+    found = kb.coverage(model, theta=truth, x=observed, levels=LEVELS, n_draws=200, rng=0)
     pooled = np.asarray(found.coverage).reshape(len(LEVELS), -1).mean(axis=1)
     rows = []
     for kind, values in (("intervals", pooled), ("joint", np.asarray(found.joint))):

@@ -1,13 +1,17 @@
-"""Likelihood-free inference: a simulator and a prior in, a calibrated posterior out."""
+"""Likelihood-free inference: a simulator and a prior in, a calibrated posterior out.
+
+``prior`` and ``simulate`` make simulations, ``model`` learns from them (``learn`` has the methods),
+``posterior`` is what comes out, ``infer`` does all of it in one call; ``checks`` test the result,
+and ``abc`` is the baseline.
+"""
 
 from kernelbayes.likelihood_free.abc import reject_abc
 from kernelbayes.likelihood_free.checks import coverage, posterior_predictive, sbc
-from kernelbayes.likelihood_free.inference import infer
+from kernelbayes.likelihood_free.infer import infer
 from kernelbayes.likelihood_free.model import LikelihoodFree
-from kernelbayes.likelihood_free.pictures import pair_plot
-from kernelbayes.likelihood_free.posterior import Posterior, Posteriors
-from kernelbayes.likelihood_free.priors import Prior, as_prior
-from kernelbayes.likelihood_free.simulators import Simulations, simulate
+from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, pair_plot
+from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.likelihood_free.simulate import Simulations, simulate
 
 __all__ = [
     "LikelihoodFree",

@@ -24,34 +24,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
-from kernelbayes.likelihood_free.bounds import bounded, unbounded
-from kernelbayes.likelihood_free.calling import as_row
+from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, Rng, to_numpy
+from kernelbayes.gram.lapack import least_squares
+from kernelbayes.likelihood_free.calling import Output, Simulator, Summary
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.learn import bounded, unbounded
 from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
-from kernelbayes.likelihood_free.priors import Prior, as_prior
-from kernelbayes.likelihood_free.simulators import Simulations, as_observation, simulate
-from kernelbayes.points import as_array, as_vectors, column_names
+from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
+from kernelbayes.points import PointsLike
 
-Floats = np.ndarray[Any, Any]
-FRACTION, FEWEST = 0.01, 100  # kept unless told otherwise: the best 1 %, but at least a hundred
+Distance = Callable[[Floats, Floats], Array]
+# Kept unless told otherwise: the best 1 %, as is usual, but at least a hundred, whose mean has an
+# error of a tenth of a deviation; and five for each coefficient of an adjustment.
+FRACTION, FEWEST, PER_COEFFICIENT = 0.01, 100, 5
 
 
 def reject_abc(
-    source: Any,
-    target: Any,
-    x_observed: Any,
+    source: Simulator | PointsLike,
+    target: PriorLike | PointsLike,
+    x_observed: Output,
     *,
     n_simulations: int = 10_000,
     tolerance: float | None = None,
     fraction: float | None = None,
     adjust: bool = False,
-    distance: Callable[[Floats, Floats], Any] | None = None,
-    summary: Callable[[Any], Any] | None = None,
-    prior: Any = None,
+    distance: Distance | None = None,
+    summary: Summary | None = None,
+    prior: PriorLike = None,
     rng: Rng = None,
     n_jobs: int = 1,
     vectorized: bool | None = None,
@@ -87,7 +90,7 @@ def reject_abc(
     prior : optional
         For given simulations: the prior, for its support and names.
     rng, n_jobs, vectorized, progress
-        As for :func:`~kernelbayes.likelihood_free.simulators.simulate`.
+        As for :func:`~kernelbayes.simulate`.
 
     Returns
     -------
@@ -103,13 +106,19 @@ def reject_abc(
         raise ValueError("give a tolerance or a fraction, not both")
     if callable(source):
         read: Prior | None = as_prior(target)
-        options: dict[str, Any] = {"rng": rng, "n_jobs": n_jobs, "progress": progress}
         runs = simulate(
-            source, read, n_simulations, summary=summary, vectorized=vectorized, **options
+            source,
+            read,
+            n_simulations,
+            rng=rng,
+            n_jobs=n_jobs,
+            summary=summary,
+            vectorized=vectorized,
+            progress=progress,
         )
     else:
         read = None if prior is None else as_prior(prior)
-        runs = _given(source, target, read, summary)
+        runs = Simulations.of(source, target, read, summary)
     x_o = as_observation(x_observed, summary, runs)
     scaled = _scaled(runs.x.reshape(len(runs), -1), x_o.ravel())
     distances = _distances(runs.x, x_o, distance, scaled)
@@ -153,36 +162,8 @@ def local_linear(values: Floats, offsets: Floats, weights: Floats) -> Floats:
     """
     root = np.sqrt(weights)[:, None]
     design = np.column_stack([np.ones(len(values)), offsets])
-    beta = np.linalg.lstsq(root * design, root * values, rcond=None)[0][1:]
+    beta = least_squares(root * design, root * values)[1:]
     return np.asarray(values - offsets @ beta)
-
-
-def _given(theta: Any, x: Any, prior: Prior | None, summary: Any) -> Simulations:
-    """Check simulations made before; those with NaN or infinite data are dropped."""
-    names = column_names(theta) or (None if prior is None else prior.names)
-    theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
-    table = np.asarray(to_numpy(as_array(x, "x")))
-    if len(theta) != len(table):
-        raise ValueError(f"{len(theta)} parameters but {len(table)} data sets")
-    if prior is not None and prior.dim != theta.shape[1]:
-        raise ValueError(f"the prior has {prior.dim} parameters, theta has {theta.shape[1]}")
-    if summary is None:
-        rows = np.asarray(table, dtype=np.float64)
-        rows = rows[:, None] if rows.ndim == 1 else rows
-    else:
-        rows = np.stack([as_row(summary(row))[0] for row in table])
-    ok = np.all(np.isfinite(rows.reshape(len(rows), -1)), axis=1)
-    if not np.any(ok):
-        raise ValueError("all simulations have NaN or infinite data")
-    if not np.all(ok):
-        warnings.warn(
-            f"{np.sum(~ok)} of {len(ok)} simulations have NaN or infinite data and were dropped",
-            NumericalWarning,
-            stacklevel=3,
-        )
-    labels = column_names(x) if summary is None else None
-    labels = labels if labels and (len(labels),) == rows.shape[1:] else None
-    return Simulations(theta[ok], rows[ok], ok, len(ok), names, labels)
 
 
 def _scaled(x: Floats, x_o: Floats) -> Floats:
@@ -192,7 +173,7 @@ def _scaled(x: Floats, x_o: Floats) -> Floats:
     return np.asarray((x - x_o) / np.where(spread > 0, spread, 1.0))
 
 
-def _distances(x: Floats, x_o: Floats, distance: Any, scaled: Floats) -> Floats:
+def _distances(x: Floats, x_o: Floats, distance: Distance | None, scaled: Floats) -> Floats:
     """Distances (n,) to the observation, by default the length of the scaled differences."""
     if distance is None:
         return np.asarray(np.linalg.norm(scaled, axis=1))
@@ -207,7 +188,7 @@ def _distances(x: Floats, x_o: Floats, distance: Any, scaled: Floats) -> Floats:
 
 def _closest(
     distances: Floats, tolerance: float | None, fraction: float | None, columns: int
-) -> tuple[Floats, float]:
+) -> tuple[Ints, float]:
     """Numbers of the simulations to keep, and the largest distance allowed."""
     n = len(distances)
     if tolerance is not None:
@@ -223,7 +204,7 @@ def _closest(
     if fraction is not None and not 0.0 < fraction <= 1.0:
         raise ValueError(f"fraction must lie in (0, 1], got {fraction!r}")
     if fraction is None:
-        keep = max(int(np.ceil(FRACTION * n)), FEWEST, 5 * (columns + 1))
+        keep = max(int(np.ceil(FRACTION * n)), FEWEST, PER_COEFFICIENT * (columns + 1))
     else:
         keep = int(np.ceil(fraction * n))
     order = np.argsort(distances, kind="stable")[: min(keep, n)]

@@ -1,8 +1,8 @@
 """How a simulator is called: with or without a generator, one parameter or a batch at a time.
 
 Nobody should have to say which, so :func:`inspect_simulator` looks at the signature and tries. A
-simulator for one parameter may accept a batch by accident, and give all rows the same noise
-(``theta + rng.normal(size=2)``) or mix them (``theta.mean()``). Such a one is called with one
+simulator of one parameter may accept a batch by accident, and give all rows the same noise
+(``theta + rng.normal(size=2)``) or mix them (``theta.mean()``). Such a simulator is called with one
 parameter at a time: slower, never wrong.
 """
 
@@ -16,19 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import to_numpy
+from kernelbayes.arrays import Array, Floats, to_numpy
 
-Floats = np.ndarray[Any, Any]
 Seed = np.random.SeedSequence
 Names = tuple[str, ...] | None
+# What a simulator or a summary returns for one parameter: a number, an array, a dict of them.
+Output = Any
+Simulator = Callable[..., Output]
+Summary = Callable[[Output], Output]
+# Names under which simulators take a generator: NumPy's, SciPy's and scikit-learn's conventions.
 RNG_NAMES = ("rng", "random_state", "generator", "seed", "random_generator")
-COPIES, KINDS = 4, 3  # the trial batch: three parameters, four times over
-CALLS = 20  # for one parameter, to see whether an output has noise; fewer if it is seen before
+# The trial batch: three parameters, four times over. Independent binary noise of one column agrees
+# by chance in all copies with probability 2^-9, and then up to CALLS single calls are compared.
+COPIES, KINDS = 4, 3
+CALLS = 20
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What some simulations gave: for each an array, or the reason why it failed."""
+    """Results of some simulations: for each an array, or the reason why it failed."""
 
     rows: list[Floats | str]
     names: Names = None
@@ -36,33 +42,30 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Caller:
-    """A simulator with its summary, and how both want to be called.
+    """A simulator with its summary (or None), and how both want to be called.
 
     Attributes
     ----------
-    simulator, summary : callables
-        The summary may be None.
     vectorized, batch_summary : bool
-        Whether they take a batch.
+        Whether the simulator and the summary take a batch.
     drop : bool
         Whether an exception is a failed simulation, or an error.
     rng_argument : str or None
         Name of the simulator's argument that takes the generator, "" for the second one.
     """
 
-    simulator: Callable[..., Any]
-    summary: Callable[[Any], Any] | None = None
+    simulator: Simulator
+    summary: Summary | None = None
     vectorized: bool = False
     batch_summary: bool = False
     drop: bool = True
     rng_argument: str | None = ""
 
-    def raw(self, theta: Floats, seed: Seed) -> Any:
+    def raw(self, theta: Floats, seed: Seed) -> Output:
         """Output of the simulator as it comes, for one parameter (d,) or a batch (b, d)."""
         rng = np.random.default_rng(seed)
         match self.rng_argument:
-            case None:
-                # It can only draw from NumPy's global stream: seeded here, left as it was after.
+            case None:  # it can only draw from NumPy's global stream: seed it, then restore it
                 state = np.random.get_state()  # noqa: NPY002
                 np.random.seed(seed.generate_state(4))  # noqa: NPY002
                 try:
@@ -74,8 +77,12 @@ class Caller:
             case name:
                 return self.simulator(theta.copy(), **{name: rng})
 
-    def one(self, theta: Floats, seed: Seed) -> Outputs:
-        """One simulation at theta (d,)."""
+    def __call__(self, units: Sequence[tuple[Floats, Seed]]) -> Outputs:
+        """Simulate at some parameters (d,) or, for a vectorized simulator, batches (b, d)."""
+        call = self._batch if self.vectorized else self._one
+        return join([call(theta, seed) for theta, seed in units])
+
+    def _one(self, theta: Floats, seed: Seed) -> Outputs:
         try:
             output = self.raw(theta, seed)
             if output is None:
@@ -87,8 +94,8 @@ class Caller:
             return Outputs([f"{type(error).__name__}: {error}"])
         return Outputs([row], names)
 
-    def batch(self, theta: Floats, seed: Seed) -> Outputs:
-        """One simulation at each row of theta (b, d); row by row should the batch raise."""
+    def _batch(self, theta: Floats, seed: Seed) -> Outputs:
+        """One simulation at each row of theta (b, d); row by row if the batch raises."""
         try:
             rows, names = self._table(self.raw(theta, seed), len(theta))
         except Exception:
@@ -100,11 +107,11 @@ class Caller:
 
     def _alone(self, theta: Floats, seed: Seed) -> Outputs:
         try:
-            return self.batch(theta, seed)
+            return self._batch(theta, seed)
         except Exception as error:
             return Outputs([f"{type(error).__name__}: {error}"])
 
-    def _table(self, output: Any, b: int) -> tuple[Floats, Names]:
+    def _table(self, output: Output, b: int) -> tuple[Floats, Names]:
         """Summaries (b, ...) of the output of a batch."""
         if self.summary is None:
             return as_table(output, b)
@@ -120,7 +127,7 @@ def join(parts: Sequence[Outputs]) -> Outputs:
     return Outputs([row for part in parts for row in part.rows], names)
 
 
-def as_row(output: Any) -> tuple[Floats, Names]:
+def as_row(output: Output) -> tuple[Floats, Names]:
     """Output of one simulation as floats (at least 1-d), and its names if it came as a dict."""
     if isinstance(output, Mapping):
         table, names = as_table({k: np.asarray(to_numpy(v))[None] for k, v in output.items()}, 1)
@@ -128,7 +135,7 @@ def as_row(output: Any) -> tuple[Floats, Names]:
     return np.atleast_1d(_floats(output)), None
 
 
-def as_table(output: Any, b: int, flat: bool = True) -> tuple[Floats, Names]:
+def as_table(output: Output, b: int, flat: bool = True) -> tuple[Floats, Names]:
     """Output of a batch as floats (b, ...), and its names if it came as a dict."""
     if isinstance(output, Mapping):
         parts = {str(k): as_table(v, b)[0].reshape(b, -1) for k, v in output.items()}
@@ -146,31 +153,25 @@ def as_table(output: Any, b: int, flat: bool = True) -> tuple[Floats, Names]:
     return table[:, None] if flat and table.ndim == 1 else table, None
 
 
+def _floats(values: Array) -> Floats:
+    array = np.asarray(to_numpy(values))
+    if array.dtype.kind not in "fiubO":  # NumPy would turn digits in strings into numbers
+        raise TypeError(f"simulations must be real numbers, got {array.dtype} values")
+    return array.astype(np.float64)
+
+
 def inspect_simulator(
-    simulator: Callable[..., Any],
+    simulator: Simulator,
     theta: Floats,
     seed: Seed,
     *,
-    summary: Callable[[Any], Any] | None = None,
+    summary: Summary | None = None,
     vectorized: bool | None = None,
     drop: bool = True,
 ) -> Caller:
-    """Find out how a simulator and its summary are called.
+    """Find out how a simulator and its summary are called, by trying parameters theta (k, d).
 
-    Parameters
-    ----------
-    simulator, summary : callables
-    theta : array (k, d)
-        A few different parameters to try.
-    seed : SeedSequence
-    vectorized : bool, optional
-        Skips the trial of the simulator.
-    drop : bool
-        Passed on.
-
-    Returns
-    -------
-    Caller
+    ``vectorized`` skips the trial of the simulator; ``drop`` is passed on.
     """
     if not callable(simulator):
         raise TypeError(f"the simulator must be callable, got {type(simulator).__name__}")
@@ -179,16 +180,16 @@ def inspect_simulator(
     caller = Caller(simulator, summary, drop=drop, rng_argument=_rng_argument(simulator))
     theta = np.resize(theta, (KINDS, theta.shape[1]))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of arguments it was not written for
+        warnings.simplefilter("ignore")  # caused by arguments the simulator was not written for
         if vectorized is None:
             vectorized = _takes_batches(caller, theta, seed)
         if not vectorized:
             return caller
-        batch_summary = summary is not None and _summarises_batches(caller, theta, seed)
+        batch_summary = summary is not None and _summarises_batches(caller, summary, theta, seed)
     return replace(caller, vectorized=True, batch_summary=batch_summary)
 
 
-def _rng_argument(function: Callable[..., Any]) -> str | None:
+def _rng_argument(function: Simulator) -> str | None:
     """Name of the argument that takes the generator, "" for the second one, None for none."""
     try:
         parameters = inspect.signature(function).parameters
@@ -221,7 +222,7 @@ def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
             if _shared_noise(caller, kinds, together, seeds):
                 return False
         elif alone.shape not in ((1, *together.shape[1:]), (len(theta[0]), *together.shape[1:])):
-            return False  # unless it takes one parameter for a batch of one, or its length for b
+            return False  # unless it reads one parameter as a batch of one, or its length as b
     except Exception:
         return True  # it works for batches only
     mixed = _mixed(caller, kinds, together, first)
@@ -234,7 +235,7 @@ def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[S
     same = np.all((groups == groups[0]) | np.isnan(groups), axis=(0, 1))
     if not np.any(same):
         return False
-    # Columns without noise in the batch, then, had better be those without noise at all.
+    # Columns without noise in the batch must be columns without noise at all.
     calls = (as_row(caller.raw(kinds[0], s))[0].ravel()[same] for s in seeds)
     quiet = groups[0, 0][same]  # up to rounding: matrix products depend on the size of a batch
     return any(not np.allclose(row, quiet, rtol=1e-9, atol=1e-12, equal_nan=True) for row in calls)
@@ -250,11 +251,11 @@ def _mixed(caller: Caller, kinds: Floats, together: Floats, seed: Seed) -> bool:
 
 
 class _Watched(np.ndarray[Any, Any]):
-    """Batch of parameters that notes which of its rows were asked for by their number."""
+    """Batch of parameters that records which of its rows are read by their index."""
 
     asked: set[int] | None = None
 
-    def __array_finalize__(self, obj: Any) -> None:
+    def __array_finalize__(self, obj: object) -> None:
         self.asked = getattr(obj, "asked", None)
 
     def __getitem__(self, key: Any) -> Any:
@@ -264,33 +265,32 @@ class _Watched(np.ndarray[Any, Any]):
 
 
 def _asks_for_one_row(caller: Caller, kinds: Floats, seed: Seed) -> bool:
-    """Whether some rows of a batch are looked at by number and others not.
+    """Whether some rows of a batch are read by index and others are not.
 
-    ``theta[0]`` is the parameter to a simulator that takes one, and the first row of a batch: with
-    one parameter nothing else may tell that all rows are treated like the first.
+    ``theta[0]`` is the first entry of one parameter, but the first row of a batch. With a single
+    entry per parameter nothing else may show that all rows are treated like the first.
     """
     watched = kinds.view(_Watched)
     watched.asked = set()
     try:
         caller.raw(watched, Seed(seed.entropy, spawn_key=seed.spawn_key))
     except Exception:
-        return False  # not one to be watched
+        return False  # it does not take this kind of array
     return 0 < len(watched.asked) < len(kinds)
 
 
-def _summarises_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
+def _summarises_batches(caller: Caller, summary: Summary, theta: Floats, seed: Seed) -> bool:
     """Whether the summary of a batch has the summaries of its members as rows."""
-    assert caller.summary is not None
     output = caller.raw(theta, seed.spawn(1)[0])
     if isinstance(output, Mapping):
         return True  # the parts of a batch cannot be told apart before the summary
     xs = as_table(output, len(theta), flat=False)[0]
     try:
-        together = as_table(caller.summary(xs), len(xs))[0]
-        alone = [as_row(caller.summary(x))[0] for x in xs]
+        together = as_table(summary(xs), len(xs))[0]
+        alone = [as_row(summary(x))[0] for x in xs]
     except Exception:
         try:
-            as_row(caller.summary(xs[0]))
+            as_row(summary(xs[0]))
         except Exception:
             return True  # it works for batches only, if at all
         return False
@@ -298,10 +298,3 @@ def _summarises_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
         row.shape == whole.shape and np.allclose(row, whole, equal_nan=True)
         for row, whole in zip(alone, together, strict=True)
     )
-
-
-def _floats(values: Any) -> Floats:
-    array = np.asarray(to_numpy(values))
-    if array.dtype.kind not in "fiubO":  # NumPy would turn digits in strings into numbers
-        raise TypeError(f"simulations must be real numbers, got {array.dtype} values")
-    return array.astype(np.float64)

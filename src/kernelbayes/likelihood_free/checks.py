@@ -25,35 +25,45 @@ from x to draws (m, d).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
-from kernelbayes.likelihood_free.predictive import posterior_predictive
-from kernelbayes.likelihood_free.priors import as_prior
-from kernelbayes.likelihood_free.results import CoverageCheck, RankCheck
-from kernelbayes.likelihood_free.simulators import simulate
-from kernelbayes.likelihood_free.uniformity import draw_from, ranks_among, uniform_pvalues
-from kernelbayes.points import as_array, as_vectors, column_names
+from kernelbayes.arrays import Floats, Ints, NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.likelihood_free.calling import Output, Simulator, Summary, as_row
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.posterior import draws_of
+from kernelbayes.likelihood_free.prior import as_prior
+from kernelbayes.likelihood_free.results import (
+    CoverageCheck,
+    PredictiveCheck,
+    RankCheck,
+    mahalanobis_pvalue,
+    ranks_among,
+    tail_pvalues,
+    uniform_pvalues,
+)
+from kernelbayes.likelihood_free.simulate import as_observation, simulate
+from kernelbayes.points import PointsLike, as_array, as_vectors, column_names
 from kernelbayes.select import progress_bar
 
-__all__ = ["coverage", "posterior_predictive", "sbc"]
-
-Floats = np.ndarray[Any, Any]
+# An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.
+Model = Any
+Asked = tuple[Model, Floats, Floats, int, np.random.SeedSequence, bool | None]
+Answer = tuple[Floats, Floats | None]
 
 
 def sbc(
-    model: Any,
-    prior: Any = None,
-    simulator: Callable[..., Any] | None = None,
+    model: Model,
+    prior: PriorLike = None,
+    simulator: Simulator | None = None,
     *,
-    theta: Any = None,
-    x: Any = None,
-    n: int = 200,
-    draws: int = 100,
-    summary: Callable[[Any], Any] | None = None,
+    theta: PointsLike = None,
+    x: PointsLike = None,
+    n_simulations: int = 200,
+    n_draws: int = 100,
+    summary: Summary | None = None,
     rng: Rng = None,
     n_jobs: int = 1,
     progress: bool | None = None,
@@ -65,11 +75,11 @@ def sbc(
     model : object with ``posterior(x)``, or callable
         See the module.
     prior, simulator
-        To make n test pairs with; see :func:`~kernelbayes.likelihood_free.simulators.simulate`.
+        To simulate test pairs with; see :func:`~kernelbayes.simulate`.
     theta, x : arrays (n, d) and (n, ...), optional
         Test pairs, instead. They must not have been used to fit the model.
-    n, draws : int
-        Test pairs, and draws from each posterior.
+    n_simulations, n_draws : int
+        Test pairs to simulate, and draws from each posterior.
     summary : callable, optional
         Of simulations, for a model of summaries.
     rng : int, Generator or None
@@ -82,35 +92,38 @@ def sbc(
     RankCheck
     """
     rng = as_generator(rng)
-    theta, x, names = _pairs(model, prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
-    drawn, _ = _drawn(model, theta, x, draws, rng, n_jobs, progress, density=False)
+    options = {"rng": rng, "n_jobs": n_jobs, "progress": progress}
+    options |= {"n_simulations": n_simulations, "summary": summary}
+    theta, x, names = _pairs(model, prior, simulator, theta, x, options)
+    drawn, _ = _drawn(model, theta, x, n_draws, False, rng, n_jobs, progress)
     ranks = ranks_among(theta, drawn, rng)
     return RankCheck(ranks, drawn.shape[1], names, uniform_pvalues(ranks, drawn.shape[1]))
 
 
 def coverage(
-    model: Any,
-    prior: Any = None,
-    simulator: Callable[..., Any] | None = None,
+    model: Model,
+    prior: PriorLike = None,
+    simulator: Simulator | None = None,
     *,
-    theta: Any = None,
-    x: Any = None,
+    theta: PointsLike = None,
+    x: PointsLike = None,
     levels: Sequence[float] = (0.5, 0.8, 0.9),
     joint: str = "auto",
-    n: int = 200,
-    draws: int = 200,
-    summary: Callable[[Any], Any] | None = None,
+    n_simulations: int = 200,
+    n_draws: int = 200,
+    summary: Summary | None = None,
     rng: Rng = None,
     n_jobs: int = 1,
     progress: bool | None = None,
 ) -> CoverageCheck:
-    """Count how often central intervals and joint regions hold the truth, over levels.
+    """Coverage of central intervals and joint regions: how often they hold the truth.
 
     Parameters
     ----------
-    model, prior, simulator, theta, x, n, draws, summary, rng, n_jobs, progress
+    model, prior, simulator, theta, x, n_simulations, n_draws, summary, rng, n_jobs, progress
         As for :func:`sbc`.
     levels : sequence of float
+        Nominal coverages.
     joint : "auto", "density" or "distance"
         Joint regions: of highest density, if the posterior has ``log_density`` (Hermans et al.
         2022); or of distances to random references, which needs draws only (TARP, Lemos et al.
@@ -126,9 +139,11 @@ def coverage(
     if joint not in ("auto", "density", "distance"):
         raise ValueError(f"joint must be 'auto', 'density' or 'distance', got {joint!r}")
     rng = as_generator(rng)
-    theta, x, names = _pairs(model, prior, simulator, theta, x, n, summary, rng, n_jobs, progress)
-    asked = {"auto": None, "density": True, "distance": False}[joint]
-    drawn, logs = _drawn(model, theta, x, draws, rng, n_jobs, progress, density=asked)
+    options = {"rng": rng, "n_jobs": n_jobs, "progress": progress}
+    options |= {"n_simulations": n_simulations, "summary": summary}
+    theta, x, names = _pairs(model, prior, simulator, theta, x, options)
+    density = {"auto": None, "density": True, "distance": False}[joint]
+    drawn, logs = _drawn(model, theta, x, n_draws, density, rng, n_jobs, progress)
     m = drawn.shape[1]
     u = (ranks_among(theta, drawn, rng) + rng.uniform(size=theta.shape)) / (m + 1)
     noise = rng.uniform(size=len(theta))
@@ -140,7 +155,70 @@ def coverage(
     return CoverageCheck(wanted, u, region, "density", names)
 
 
-def _tarp(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Floats:
+def posterior_predictive(
+    posterior: Any,
+    simulator: Simulator,
+    x_observed: Output,
+    *,
+    n_simulations: int = 200,
+    statistic: Summary | None = None,
+    summary: Summary | None = None,
+    rng: Rng = None,
+    n_jobs: int = 1,
+    vectorized: bool | None = None,
+    progress: bool | None = None,
+) -> PredictiveCheck:
+    """Simulate at posterior draws and compare with the observation.
+
+    Posterior predictive p-values are conservative: the data have been used to fit the posterior. A
+    small one is a reason to doubt the simulator or the inference, a large one proves little.
+
+    Parameters
+    ----------
+    posterior : object with ``sample(m, rng=...)``, or draws (m, d)
+    simulator : callable
+        See :func:`~kernelbayes.simulate`.
+    x_observed : array or dict
+        As the simulator (or the summary) gives it, or to be summarised.
+    n_simulations : int
+    statistic : callable, optional
+        ``statistic(x)`` of one simulation's x: a number or a vector to compare, instead of x.
+    summary : callable, optional
+        As in the inference.
+    rng, n_jobs, vectorized, progress
+        As for ``simulate``.
+
+    Returns
+    -------
+    PredictiveCheck
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import posterior_predictive
+    >>> draws = np.random.default_rng(0).normal(size=(200, 2))
+    >>> posterior_predictive(draws, lambda t, rng: rng.normal(t), [0.5, 9.0], rng=1).verdict
+    'the observation is unlike the simulations from the posterior (p = 0.005): x[1] is high'
+    """
+    rng = as_generator(rng)
+    theta = draws_of(posterior, n_simulations, rng)
+    options: dict[str, Any] = {"vectorized": vectorized, "progress": progress}
+    runs = simulate(simulator, theta, rng=rng, n_jobs=n_jobs, summary=summary, **options)
+    observed = as_observation(x_observed, summary, runs)
+    names, label = runs.x_names, "x"
+    values, truth = runs.x.reshape(len(runs), -1), observed.ravel()
+    if statistic is not None:
+        values = np.stack([as_row(statistic(x))[0].ravel() for x in runs.x])
+        found, names = as_row(statistic(observed))
+        truth, label = found.ravel(), "statistic"
+    if not (np.all(np.isfinite(values)) and np.all(np.isfinite(truth))):
+        raise ValueError("the statistic gave NaN or infinite values")
+    names = names or tuple(f"{label}[{j}]" for j in range(len(truth)))
+    pvalues = tail_pvalues(values, truth), mahalanobis_pvalue(values, truth)
+    return PredictiveCheck(runs.theta, runs.x, values, truth, *pvalues, names)
+
+
+def _tarp(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Ints:
     """Rank (n,) of the truth's distance to a reference among those of the draws."""
     scale = theta.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
@@ -153,27 +231,21 @@ def _tarp(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _pairs(
-    model: Any,
-    prior: Any,
-    simulator: Any,
-    theta: Any,
-    x: Any,
-    n: int,
-    summary: Any,
-    rng: np.random.Generator,
-    n_jobs: int,
-    progress: bool | None,
+    model: Model,
+    prior: PriorLike,
+    simulator: Simulator | None,
+    theta: PointsLike,
+    x: PointsLike,
+    options: dict[str, Any],
 ) -> tuple[Floats, Floats, tuple[str, ...]]:
-    """Test pairs theta (n, d) and x (n, ...), and the parameters' names."""
+    """Test pairs theta (n, d) and x (n, ...), given or simulated, and the parameters' names."""
     if (theta is None) != (x is None) or (prior is None) != (simulator is None):
         raise ValueError("give prior and simulator, or test pairs theta and x")
     if (theta is None) == (prior is None):
         raise ValueError("give either prior and simulator, or test pairs theta and x")
-    if prior is not None:
+    if simulator is not None:
         read = as_prior(prior)
-        runs = simulate(
-            simulator, read, n, summary=summary, rng=rng, n_jobs=n_jobs, progress=progress
-        )
+        runs = simulate(simulator, read, **options)
         pairs, names = (runs.theta, runs.x), read.names
     else:
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
@@ -186,18 +258,18 @@ def _pairs(
 
 
 def _drawn(
-    model: Any,
+    model: Model,
     theta: Floats,
     x: Floats,
     m: int,
+    density: bool | None,
     rng: np.random.Generator,
     n_jobs: int,
     progress: bool | None,
-    density: bool | None,
 ) -> tuple[Floats, Floats | None]:
     """Draws (n, m, d) and, if asked for, log densities (n, 1 + m) of the truth and the draws."""
     if m < 1:
-        raise ValueError(f"draws must be positive, got {m}")
+        raise ValueError(f"n_draws must be positive, got {m}")
     seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(len(theta))
     tasks = [(model, *pair, m, seed, density) for *pair, seed in zip(theta, x, seeds, strict=True)]
     results, warned = [], []
@@ -220,16 +292,18 @@ def _drawn(
     return drawn, np.stack(logs) if len(logs) == len(results) else None
 
 
-def _mapped(tasks: list[Any], n_jobs: int) -> Any:
+def _mapped(tasks: list[Asked], n_jobs: int) -> Iterable[tuple[Answer, list[str]]]:
     if n_jobs == 1:
-        return (_quietly(*task) for task in tasks)
+        return (_quietly(task) for task in tasks)
     from joblib import Parallel, delayed
 
-    calls = (delayed(_quietly)(*task) for task in tasks)
-    return Parallel(n_jobs=n_jobs, return_as="generator")(calls)
+    found: Iterable[tuple[Answer, list[str]]] = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(_quietly)(task) for task in tasks
+    )
+    return found
 
 
-def _quietly(*task: Any) -> tuple[tuple[Floats, Floats | None], list[str]]:
+def _quietly(task: Asked) -> tuple[Answer, list[str]]:
     """Ask, and return numerical warnings as messages; others are given as ever."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NumericalWarning)
@@ -244,18 +318,24 @@ def _quietly(*task: Any) -> tuple[tuple[Floats, Floats | None], list[str]]:
 
 
 def _ask(
-    model: Any, theta: Floats, x: Floats, m: int, seed: Any, density: bool | None
-) -> tuple[Floats, Floats | None]:
+    model: Model,
+    theta: Floats,
+    x: Floats,
+    m: int,
+    seed: np.random.SeedSequence,
+    density: bool | None,
+) -> Answer:
     """Draws (m, d) from the posterior given x, and log densities (1 + m,) of truth and draws."""
-    if not callable(getattr(model, "posterior", model)):
+    given: Any = getattr(model, "posterior", model)
+    if not callable(given):
         raise TypeError("the model needs a method posterior(x), or be a function from x to draws")
-    posterior = getattr(model, "posterior", model)(x)
-    drawn = draw_from(posterior, m, np.random.default_rng(seed))
+    posterior = given(x)
+    drawn = draws_of(posterior, m, np.random.default_rng(seed))
     if drawn.shape[1] != len(theta):
         raise ValueError(
             f"posteriors are over {drawn.shape[1]} parameters, the truth has {len(theta)}"
         )
-    log_density = getattr(posterior, "log_density", None)
+    log_density: Any = getattr(posterior, "log_density", None)
     if density is None:
         density = callable(log_density)
     if not density:

@@ -10,33 +10,39 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.embedding.simplex import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
-from kernelbayes.likelihood_free.choice import candidates, choose
-from kernelbayes.likelihood_free.inverse import LOCAL
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.learn import (
+    Criterion,
+    Data,
+    Learner,
+    Space,
+    Task,
+    candidates,
+    check_options,
+    choose,
+    learn,
+)
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
-from kernelbayes.likelihood_free.priors import Prior, as_prior
-from kernelbayes.likelihood_free.reading import FEWEST_SIMULATIONS, check_names, read_simulations
-from kernelbayes.likelihood_free.scores import Score
-from kernelbayes.likelihood_free.transform import Data, Space
-from kernelbayes.likelihood_free.variants import METHODS, RULES, Learner
-from kernelbayes.points import as_array, column_names
-from kernelbayes.rules.ratio import density_ratio
+from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_weights
+from kernelbayes.likelihood_free.simulate import Simulations, check_names
+from kernelbayes.points import PointsLike, as_array, column_names
 from kernelbayes.select import progress_bar
 
-Floats = np.ndarray[Any, Any]
-Method = Literal["auto", "cme", "kbr", "importance", "adjusted", "likelihood"]
-# An observation further from the simulations than all but this share of them is pointed out.
+Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]
+# A warning says when an observation is further from the simulations than all but this share of
+# them: one in 200 observations from the prior itself.
 UNSEEN = 0.005
-ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
-# A posterior of fewer effective points than this is pointed out.
+# A warning says when a posterior has fewer effective points: its deviation is then uncertain by a
+# third, 1 / sqrt(2 * 5).
 LEAST_ESS = 5.0
-# Data are at most this many scales away, so that squares of them are finite.
-FARTHEST = 1e6
 # Adjusted points leave the range of the simulated parameters by at most this many ranges.
 BEYOND = 1.0
+LOOKED_AT = 500  # simulations whose nearest neighbours say what is near
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class Report:
         Share of the simulations that are as far from all others as the observation is from them.
         Near zero: the simulator hardly makes such data, and the posterior is an extrapolation.
     model, simulations
-        What was fitted, and to what, if the posterior comes from :func:`~kernelbayes.infer`.
+        The fitted model and its simulations, if the posterior comes from
+        :func:`~kernelbayes.infer`.
     """
 
     method: str
@@ -63,8 +70,8 @@ class Report:
     failed: int
     ess: float
     support: float
-    model: Any = field(default=None, repr=False)
-    simulations: Any = field(default=None, repr=False)
+    model: LikelihoodFree | None = field(default=None, repr=False)
+    simulations: Simulations | None = field(default=None, repr=False)
 
 
 class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
@@ -77,27 +84,28 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         anything with ``.sample`` or ``.rvs``, a function ``(n, rng)``, or draws. It says where
         parameters may be; without it they may be anywhere, and the sample is the prior.
     method : str
-        "auto" chooses by a score on left-out simulations, among variants of "adjusted" (many
+        "auto" chooses by a score on held-out simulations, among variants of "adjusted" (many
         shares, nearness by data or by what was learned, all adjustments), "likelihood" and, up to
         2000 simulations, "importance" with several bandwidths and all adjustments. "cme":
-        conditional embedding (KBR13 eq. 19). "kbr", "importance": kernel Bayes' rule, original and
-        importance-weighted. "adjusted": near simulations, moved by a local regression or by
+        conditional embedding (KBR13 eq. 19). "original", "importance": kernel Bayes' rule, original
+        and importance-weighted. "adjusted": near simulations, moved by a local regression or by
         kernel regression of location and scale. "likelihood": a likelihood learned by kernel
         regression.
     adjust : {"auto", "none", "linear", "quadratic", "quadratic-scale", "location", "scale"}
-        Regression adjustment on top of "cme", "kbr", "importance" and "adjusted": a kernel
+        Regression adjustment on top of "cme", "original", "importance" and "adjusted": a kernel
         regression of location, or of location and scale; for "adjusted" also a local one, linear,
         quadratic, or quadratic with scales.
-    score : {"log", "energy"}
-        What variants are chosen by.
+    criterion : {"log", "energy"}
+        Proper score that variants are chosen by: log density or energy score.
     rng : int, Generator or None
     progress : bool, optional
 
     Attributes
     ----------
-    choice_ : list of dict
-        Variants tried, the one taken first, with their scores. Scores compare between rows with
-        the same number ``left_out`` of simulations.
+    choice_ : Table
+        Variants tried, the one taken first, with their scores: minus the criterion's average, so
+        that smaller is better. Scores compare between rows with the same number ``held_out`` of
+        simulations.
     variant_ : Variant
         The one taken.
     failed_ : int
@@ -120,21 +128,21 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        prior: Any = None,
+        prior: PriorLike = None,
         method: Method = "auto",
         adjust: str = "auto",
-        score: Score = "log",
+        criterion: Criterion = "log",
         rng: Rng = None,
         progress: bool | None = None,
     ) -> None:
         self.prior = prior
         self.method = method
         self.adjust = adjust
-        self.score = score
+        self.criterion = criterion
         self.rng = rng
         self.progress = progress
 
-    def fit(self, theta: Any, x: Any, weights: Any = None) -> Self:
+    def fit(self, theta: PointsLike, x: PointsLike, weights: PointsLike = None) -> Self:
         """Learn from n simulations.
 
         Parameters
@@ -147,29 +155,38 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             What each simulation counts, if theta was not drawn from the prior: prior density over
             proposal density.
         """
-        check_options(self.method, self.adjust, self.score)
+        check_options(self.method, self.adjust, self.criterion)
         rng = as_generator(self.rng)
         self.seed_ = int(rng.integers(2**31))
         self.prior_ = None if self.prior is None else as_prior(self.prior)
-        read = read_simulations(theta, x, weights, self.prior_)
-        self.theta_, self.x_, self.weights_ = read.theta, read.x, read.weights
-        self.names_, self.x_names_, self.failed_ = read.names, read.x_names, read.failed
+        runs = Simulations.of(theta, x, self.prior_, fewest=FEWEST_SIMULATIONS)
+        if runs.x.ndim not in (2, 3):
+            raise ValueError(
+                "x must be vectors (n, p) or data sets of iid rows (n, k, p), got shape "
+                f"{(runs.done, *runs.x.shape[1:])}"
+            )
+        if self.prior_ is not None and not np.all(self.prior_.inside(runs.theta)):
+            raise ValueError("some theta lie outside of the prior's support; check the prior")
+        self.weights_ = None if weights is None else _normalised(weights, runs)
+        self.theta_, self.x_, self.failed_ = runs.theta, runs.x, runs.failed
+        self.names_, self.x_names_ = runs.names, runs.x_names
         self.data_ = Data.of(self.x_, rng)
         self.space_ = Space.of(self.theta_, self.prior_)
         spread = self.theta_.std(axis=0)
-        distance = float(Gaussian.median(self.theta_ / np.where(spread > 0, spread, 1.0)).bandwidth)  # type: ignore[arg-type]
-        self.kernel_ = Gaussian(tuple(distance * np.where(spread > 0, spread, 1.0)))
-        learner = self._learner(self.weights_, self.prior_)
-        tried = candidates(self.method, self.adjust, learner)
+        spread = np.where(spread > 0, spread, 1.0)
+        median = Gaussian.median(self.theta_ / spread).bandwidth
+        self.kernel_ = Gaussian(tuple(float(median) * spread))  # type: ignore[arg-type]
+        task = self._task(self.weights_, self.prior_)
+        tried = candidates(self.method, self.adjust, task)
         with progress_bar(len(tried), "choosing", self.progress) as bar:
-            self.choice_, fitted = choose(tried, learner, self.score, rng, bar)
+            self.choice_, chosen = choose(tried, task, self.criterion, rng, bar)
         self.variant_ = self.choice_[0]["variant"]
-        self.learner_ = learner.fitted(self.variant_, rng, like=fitted)
+        self.learner_ = learn(task, self.variant_, rng, like=chosen)
         self.gaps_ = self._gaps()
-        self._other: tuple[Any, Learner] | None = None
+        self._other: tuple[PriorLike, Learner] | None = None
         return self
 
-    def posterior(self, x: Any, prior: Any = None) -> Any:
+    def posterior(self, x: PointsLike, prior: PriorLike = None) -> Any:
         """Posterior given an observation, or given each of many.
 
         Parameters
@@ -187,30 +204,39 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             raise ValueError("fit the model first: LikelihoodFree(prior).fit(theta, x)")
         rows, single = self._rows(x)
         learner = self.learner_ if prior is None else self._under(prior)
-        X, iid = self._vectors(rows)
-        support = self._support(X)
         found = []
-        for i, far in enumerate(support):
-            rows_i = None if iid is None else iid[i : i + 1]
-            # Random numbers of their own: the posterior does not depend on what else is asked for.
-            samples = learner.posterior(
-                self.variant_, X[i : i + 1], rows_i, np.random.default_rng(self.seed_)
-            )
-            found += [self._posterior(sample, learner, far) for sample in samples]
+        for row, far in zip(rows, self._support(self.data_(rows).X), strict=True):
+            # Random numbers of its own: a posterior does not depend on what else is asked for.
+            samples = learner.posterior(self.data_(row[None]), np.random.default_rng(self.seed_))
+            found += [self._posterior(*sample, learner, far) for sample in samples]
         return found[0] if single else Posteriors(found)
 
+    def score(self, theta: PointsLike, x: PointsLike) -> float:
+        """Mean log posterior density of parameters theta (n, d) given data x simulated there.
+
+        A proper score: larger is better. For ``cross_val_score(model, theta, x)``.
+        """
+        runs = Simulations.of(theta, x, self.prior_)
+        posteriors = self.posterior(runs.x)
+        pairs = zip(posteriors, runs.theta, strict=True)
+        return float(np.mean([p.log_density(truth[None])[0] for p, truth in pairs]))
+
     def _posterior(
-        self, sample: tuple[Floats, Floats, Smoothing | None], learner: Learner, far: float
+        self,
+        points: Floats,
+        weights: Floats,
+        smoothing: Smoothing | None,
+        learner: Learner,
+        far: float,
     ) -> Posterior:
-        points, weights, smoothing = sample
+        task = learner.task
         if not lost(weights[None])[0]:
             weights = weights / weights.sum()
         else:  # a rule, far from all simulations: the prior is left
-            points = learner.P
-            weights = np.full(len(points), 1.0 / len(points))
-            weights = weights if learner.weights is None else learner.weights
+            points, weights = task.P, np.full(len(task.P), 1.0 / len(task.P))
+            weights = weights if task.weights is None else task.weights
         if self.variant_.kind != "likelihood":
-            low, high = learner.P.min(axis=0), learner.P.max(axis=0)
+            low, high = task.P.min(axis=0), task.P.max(axis=0)
             points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
         ess = float(1.0 / np.sum(weights**2))
         if ess < LEAST_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
@@ -220,36 +246,26 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
                 NumericalWarning,
                 stacklevel=3,
             )
-        report = Report(str(self.variant_), len(self.theta_), self.failed_, ess, float(far))
+        theta = self.space_.parameters(points)
         return make_posterior(
-            self.space_.parameters(points)
-            if learner.prior is None
-            else learner.prior.project(self.space_.parameters(points)),
+            theta if task.prior is None else task.prior.project(theta),
             weights,
-            learner.prior,
-            report,
+            task.prior,
+            Report(str(self.variant_), len(self.theta_), self.failed_, ess, float(far)),
             self.names_,
             kernel=self.kernel_,
             space=self.space_,
             smoothing=smoothing,
         )
 
-    def _learner(self, weights: Floats | None, prior: Prior | None) -> Learner:
-        """Learner of the simulations that count."""
-        if weights is None:
-            P = self.space_.coordinates(self.theta_)
-            return Learner(P, *self._vectors(self.x_), None, prior, self.space_)
-        used = weights > 0
-        P = self.space_.coordinates(self.theta_[used])
-        return Learner(P, *self._vectors(self.x_[used]), weights[used], prior, self.space_)
+    def _task(self, weights: Floats | None, prior: Prior | None) -> Task:
+        """Task of the simulations that count."""
+        used = slice(None) if weights is None else weights > 0
+        P, data = self.space_.coordinates(self.theta_[used]), self.data_(self.x_[used])
+        counts = None if weights is None else weights[used]
+        return Task(data.X, data.rows, P, counts, prior, self.space_)
 
-    def _vectors(self, x: Floats) -> tuple[Floats, Floats | None]:
-        """Coordinates (n, q) of data, and those of their rows (n, k, p) if they have iid rows."""
-        found = (self.data_(x), None if self.data_.rows is None else self.data_.rows(x))
-        X, rows = (None if U is None else np.clip(U, -FARTHEST, FARTHEST) for U in found)
-        return np.asarray(X), rows
-
-    def _rows(self, x: Any) -> tuple[Floats, bool]:
+    def _rows(self, x: PointsLike) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
         check_names(column_names(x), self.x_names_, "x", "the simulations")
@@ -272,14 +288,14 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
 
     def _gaps(self) -> Floats:
         """Distances of some simulations' data to the nearest other, in the learned coordinates."""
-        there = self.learner_.X @ self.learner_.metric
-        some = there[np.linspace(0, len(there) - 1, min(len(there), 500)).astype(int)]
+        there = self.learner_.task.X @ self.learner_.inverse.metric
+        some = there[np.linspace(0, len(there) - 1, min(len(there), LOOKED_AT)).astype(int)]
         return np.asarray(np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1])
 
     def _support(self, X: Floats) -> Floats:
         """For each of X (m, q) the share of simulations that lie as far from the others."""
-        metric = self.learner_.metric
-        nearest = euclidean_distances(X @ metric, self.learner_.X @ metric).min(axis=1)
+        metric = self.learner_.inverse.metric
+        nearest = euclidean_distances(X @ metric, self.learner_.task.X @ metric).min(axis=1)
         share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
         if np.any(share < UNSEEN):
             warnings.warn(
@@ -291,7 +307,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             )
         return np.asarray(share)
 
-    def _under(self, prior: Any) -> Learner:
+    def _under(self, prior: PriorLike) -> Learner:
         """Learner under another prior; the last one is kept."""
         if self._other is not None and self._other[0] is prior:
             return self._other[1]
@@ -299,50 +315,23 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         check_names(new.names, self.names_, "this prior", "the model")
         if new.dim != self.theta_.shape[1]:
             raise ValueError(f"the prior has {new.dim} parameters, not {self.theta_.shape[1]}")
-        ratio = self._ratio(new)
-        base = np.full(len(ratio), 1.0 / len(ratio)) if self.weights_ is None else self.weights_
-        weights = base * ratio
-        ess = float(weights.sum() ** 2 / max(float(weights @ weights), np.finfo(float).tiny))
-        if ess < FEWEST_SIMULATIONS:
-            warnings.warn(
-                f"only {ess:.0f} simulations count under this prior: it lies where there are few; "
-                "simulate from it, or from a wider one",
-                NumericalWarning,
-                stacklevel=3,
-            )
-        if np.sum(weights > 0) < FEWEST_SIMULATIONS:
-            raise ValueError(
-                f"only {np.sum(weights > 0)} simulations lie in the support of this prior; "
-                "simulate from it, or from a wider one"
-            )
-        learner = self._learner(weights / weights.sum(), new)
-        fitted = learner.fitted(self.variant_, np.random.default_rng(self.seed_))
-        self._other = (prior, fitted)
-        return fitted
-
-    def _ratio(self, new: Prior) -> Floats:
-        """Density of a new prior over the old one at the simulations' parameters, (n,)."""
-        old = self.prior_
-        if old is not None and old.has_density and new.has_density:
-            logs, before = new.log_density(self.theta_), old.log_density(self.theta_)
-            logs = np.where(np.isfinite(before), logs - before, -np.inf)
-            top = logs.max()
-            return np.asarray(np.exp(logs - top) if np.isfinite(top) else np.zeros(len(logs)))
-        drawn = self.space_.coordinates(new.sample(max(len(self.theta_), 2000), 0))
-        P = self.space_.coordinates(self.theta_)
-        ratio = density_ratio(drawn, P, Gaussian.median(P, scale=0.5))
-        return np.asarray(np.maximum(ratio.at_denominator, 0.0))
+        weights = prior_weights(self.theta_, self.weights_, self.prior_, new, self.space_)
+        task = self._task(weights, new)
+        learner = learn(task, self.variant_, np.random.default_rng(self.seed_))
+        self._other = (prior, learner)
+        return learner
 
 
-def check_options(method: str, adjust: str, score: str) -> None:
-    """Raise if one of these is unknown, or does not go with another."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-    if adjust not in ADJUSTS:
-        raise ValueError(f"adjust must be one of {ADJUSTS}, got {adjust!r}")
-    if adjust in LOCAL and method in RULES:
-        raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
-    if method == "likelihood" and adjust not in ("auto", "none"):
-        raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
-    if score not in ("log", "energy"):
-        raise ValueError(f"score must be 'log' or 'energy', got {score!r}")
+def _normalised(weights: PointsLike, runs: Simulations) -> Floats:
+    """Weights of the simulations that worked, summing to one."""
+    w = np.asarray(to_numpy(weights), dtype=float)
+    if w.shape != runs.ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
+        raise ValueError(f"weights must be {runs.done} finite numbers, zero or larger")
+    w = w[runs.ok]
+    nothing = np.sum(w == 0)
+    if len(w) - nothing < FEWEST_SIMULATIONS:
+        raise ValueError(
+            f"{nothing} of {len(w)} simulations have weight zero; at least {FEWEST_SIMULATIONS} "
+            "must count"
+        )
+    return np.asarray(w / w.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelbayes.arrays import Rng, as_generator, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.likelihood_free.pictures import pair_plot
-from kernelbayes.likelihood_free.priors import Prior
-from kernelbayes.likelihood_free.transform import Space
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.learn import Space
+from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.plot.posteriors import draw_pairs
+from kernelbayes.tables import Table
 
-Floats = np.ndarray[Any, Any]
-# Draws to find out which share of the smoothed density lies within the prior's support.
+# Draws that estimate the share of the smoothed density within the prior's support: its error is at
+# most 1 / sqrt(4 * 2000), about 1 %.
 SUPPORT_DRAWS = 2000
-# Draws outside of the support are drawn again, at most this often.
+# Attempts, of twice the missing draws each, before draws are moved onto the support: a thousand
+# draws are found if 4 % of the density lie inside, (1 - 0.08)^100 < 1 / 1000.
 ATTEMPTS = 100
-# Points at which the density is looked at for its maximum.
-MAP_STARTS = 1000
+MAP_STARTS = 1000  # heaviest points at which the density is compared before it is climbed
+# Share of Silverman's bandwidth for a posterior that was not told how to smooth: his rule is for a
+# single normal peak, half of it keeps two peaks apart.
+UNDERSMOOTH = 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +46,7 @@ class Posterior(Embedding):
         Parameters (n, d) and their weights (n,).
     prior : Prior or None
     diagnostics : Report, dict or None
-        How the posterior was made, and what to think of it.
+        How the posterior was made, and how far to trust it.
     """
 
     prior: Prior | None = field(default=None)
@@ -61,26 +66,26 @@ class Posterior(Embedding):
 
     @cached_property
     def _density(self) -> Smoothed:
-        """The smoothed points that the density is of: no narrower than a density needs.
+        """The smoothed points whose density is asked for, at least as smooth as Silverman's half.
 
-        Draws of many close points may be sharper than that, a density of them would be spiky.
+        Draws may come from many close points that are hardly smoothed; their density would be
+        spiky.
         """
         points, weights, plain = self._in_coordinates
         how = self.smoothing or plain
         if how.h >= plain.h:
             return self.smoothed
-        return Smoothed.by(
-            points, weights, replace(plain, neighbours=how.neighbours), self._discrete
-        )
+        wider = replace(plain, neighbours=how.neighbours)
+        return Smoothed.by(points, weights, wider, self._discrete)
 
     @cached_property
     def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:
-        """Points, weights, and Silverman's smoothing, halved to keep peaks apart."""
+        """Points, weights, and half of Silverman's smoothing."""
         points = np.asarray(to_numpy(self.points), dtype=float)
         weights = np.asarray(self.valid_weights()[0])
         used = weights > 0
         points, weights = points[used], weights[used]
-        h = min(0.5 * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
+        h = min(UNDERSMOOTH * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
         return self._space.coordinates(points), weights, Smoothing(h)
 
     @cached_property
@@ -88,11 +93,17 @@ class Posterior(Embedding):
         return self.space or Space.of(np.asarray(to_numpy(self.points), dtype=float), self.prior)
 
     @property
-    def _discrete(self) -> Floats:
+    def _discrete(self) -> Bools:
         d = int(np.shape(self.points)[1])
         return np.zeros(d, dtype=bool) if self.prior is None else self.prior.discrete
 
-    def sample(self, m: int, rng: Rng = None, method: str = "smooth", bandwidth: Any = None) -> Any:
+    def sample(
+        self,
+        m: int,
+        rng: Rng = None,
+        method: str = "smooth",
+        bandwidth: float | Array | None = None,
+    ) -> Array:
         """Draw m parameters, shape (m, d).
 
         Parameters
@@ -120,11 +131,10 @@ class Posterior(Embedding):
             missing -= len(kept[-1])
             if missing == 0:
                 return np.concatenate(kept)
-        drawn, _ = self._draw(missing, generator)  # all mass at an edge: move onto it
-        assert self.prior is not None
-        return np.concatenate([*kept, self.prior.project(drawn)])
+        drawn, _ = self._draw(missing, generator)  # nearly all mass is outside: move onto the edge
+        return np.concatenate([*kept, drawn if self.prior is None else self.prior.project(drawn)])
 
-    def _draw(self, m: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def _draw(self, m: int, rng: np.random.Generator) -> tuple[Floats, Bools]:
         drawn = self._space.parameters(self.smoothed.draw(m, rng))
         if self.prior is None:
             return drawn, np.ones(m, dtype=bool)
@@ -140,7 +150,7 @@ class Posterior(Embedding):
         _, inside = self._draw(SUPPORT_DRAWS, np.random.default_rng(0))
         return max(float(np.mean(inside)), 1.0 / SUPPORT_DRAWS)
 
-    def log_density(self, theta: Any) -> Floats:  # type: ignore[override]
+    def log_density(self, theta: Array) -> Floats:  # type: ignore[override]
         """Log density (n,) at parameters (n, d); -inf outside of the prior's support.
 
         Discrete parameters count with their probability.
@@ -152,14 +162,13 @@ class Posterior(Embedding):
         if points.size % d or (points.ndim == 2 and points.shape[1] != d):
             raise ValueError(f"theta has shape {points.shape}, the posterior {d} parameters")
         points = points.reshape(-1, d)
-        inside = (
-            np.ones(len(points), dtype=bool) if self.prior is None else self.prior.inside(points)
-        )
+        everywhere = np.ones(len(points), dtype=bool)
+        inside = everywhere if self.prior is None else self.prior.inside(points)
         logs = np.full(len(points), -np.inf)
         if np.any(inside):
             there = points[inside]
             values = self._density.log_density(self._space.coordinates(there))
-            # What takes separate values has a probability, which has no units.
+            # Discrete parameters have probabilities, which have no units.
             values += np.sum(np.log(self._space.scale[self._discrete]))
             logs[inside] = values + self._space.log_volume(there) - np.log(self._inside)
         return logs
@@ -186,19 +195,41 @@ class Posterior(Embedding):
         better = self.log_density(moved)[0] >= self.log_density(best[None])[0]
         return np.asarray(moved[0] if better else best)
 
-    def plot(self, truth: Any = None, prior: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        """Pair plot of the posterior over its prior; see ``kernelbayes.pair_plot``."""
-        return pair_plot(self, prior=self.prior if prior is None else prior, truth=truth, **options)
+    def plot(  # type: ignore[override]
+        self, truth: Array | None = None, prior: PriorLike = None, **options: object
+    ) -> Any:
+        """Pair plot of the posterior over its prior; see :func:`~kernelbayes.pair_plot`."""
+        wide = self.prior if prior is None else prior
+        return pair_plot(self, wide, truth, **options)  # type: ignore[arg-type]
+
+
+def _of_each(name: str) -> Callable[..., Array]:
+    """Make a method that asks every posterior and stacks the answers."""
+
+    def ask(self: Posteriors, *asked: object, **options: object) -> Array:
+        return np.stack([to_numpy(getattr(p, name)(*asked, **options)) for p in self])
+
+    ask.__name__ = name
+    ask.__doc__ = f"Answers of ``Posterior.{name}``, stacked: a leading axis counts the posteriors."
+    return ask
 
 
 class Posteriors(Sequence[Posterior]):
-    """Posteriors of many observations: indexing gives one, questions give a leading axis.
+    """Posteriors of m observations: indexing gives one, questions give a leading axis m.
 
-    Each has points of its own, unlike the members of a :class:`~kernelbayes.Batch`.
+    Each has points of its own, unlike the members of a :class:`~kernelbayes.Batch`. Every question
+    of :class:`Posterior` can be asked; ``mean()`` is then (m, d), ``sample(k)`` (m, k, d).
     """
 
     def __init__(self, members: Sequence[Posterior]) -> None:
         self._members = list(members)
+
+    mean, std, median = _of_each("mean"), _of_each("std"), _of_each("median")
+    cov, moment, expect = _of_each("cov"), _of_each("moment"), _of_each("expect")
+    prob, cdf, quantile = _of_each("prob"), _of_each("cdf"), _of_each("quantile")
+    interval, density = _of_each("interval"), _of_each("density")
+    log_density, map, mode = _of_each("log_density"), _of_each("map"), _of_each("mode")
+    preimage, plot = _of_each("preimage"), _of_each("plot")
 
     def __len__(self) -> int:
         return len(self._members)
@@ -213,37 +244,27 @@ class Posteriors(Sequence[Posterior]):
     def __repr__(self) -> str:
         return f"Posteriors({len(self)} observations)"
 
-    def mean(self) -> Floats:
-        """Means (m, d)."""
-        return np.stack([to_numpy(p.mean()) for p in self])
+    @property
+    def ess(self) -> Floats:
+        """Effective sample sizes (m,)."""
+        return np.array([float(p.ess) for p in self])
 
-    def cov(self) -> Floats:
-        """Covariances (m, d, d)."""
-        return np.stack([to_numpy(p.cov()) for p in self])
-
-    def quantile(self, q: Any) -> Floats:
-        """Quantiles (m, len(q), d)."""
-        return np.stack([to_numpy(p.quantile(q)) for p in self])
-
-    def interval(self, level: float = 0.9) -> Floats:
-        """Intervals (m, d, 2)."""
-        return np.stack([to_numpy(p.interval(level)) for p in self])
-
-    def map(self) -> Floats:
-        """Parameters of highest density, (m, d)."""
-        return np.stack([p.map() for p in self])
-
-    def sample(self, k: int, rng: Rng = None) -> Floats:
+    def sample(self, k: int, rng: Rng = None, method: str = "smooth") -> Floats:
         """Draws (m, k, d)."""
         generator = as_generator(rng)
-        return np.stack([p.sample(k, rng=generator) for p in self])
+        return np.stack([p.sample(k, generator, method) for p in self])
+
+    def summary(self, level: float = 0.9) -> Table:
+        """Mean, deviation, median and interval: a row for each posterior and parameter."""
+        rows = ((i, row) for i, p in enumerate(self) for row in p.summary(level))
+        return Table({"posterior": i, **row} for i, row in rows)
 
 
 def make_posterior(
     points: Floats,
     weights: Floats,
     prior: Prior | None,
-    diagnostics: Any = None,
+    diagnostics: object = None,
     names: tuple[str, ...] | None = None,
     *,
     kernel: Kernel | None = None,
@@ -258,3 +279,61 @@ def make_posterior(
     if kernel is None:
         kernel = Gaussian.median(points)
     return Posterior(points, weights, kernel, names, diagnostics, prior, space, smoothing)
+
+
+def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
+    """Draws (m, d) of a posterior: by its ``sample``, or an array of draws, cut to m if longer."""
+    drawn = posterior.sample(m, rng=rng) if hasattr(posterior, "sample") else posterior
+    table = np.asarray(to_numpy(drawn), dtype=np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or not len(table):
+        raise ValueError(f"draws must have shape (m, d), got {table.shape}")
+    return table[:m]
+
+
+def pair_plot(
+    posterior: Any,
+    prior: PriorLike = None,
+    truth: Array | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    n_draws: int = 1000,
+    rng: Rng = 0,
+) -> Any:
+    """Draw the marginals of a posterior, and all its pairs, over those of the prior.
+
+    On the diagonal: the posterior's histogram, the prior's outline. Below it: draws of the
+    posterior with contours around 50 and 90 % of the mass, over draws of the prior.
+
+    Parameters
+    ----------
+    posterior : object with ``sample(m, rng=...)``, or draws (m, d)
+    prior : optional
+        Anything that :func:`~kernelbayes.as_prior` takes.
+    truth : array (d,), optional
+        Marked in each panel.
+    names : sequence of str, optional
+        The posterior's or the prior's names unless given.
+    n_draws : int
+        Draws of each.
+    rng : int, Generator or None
+
+    Returns
+    -------
+    array (d, d) of matplotlib Axes
+    """
+    rng = as_generator(rng)
+    draws = draws_of(posterior, n_draws, rng)
+    d = draws.shape[1]
+    read = None if prior is None else as_prior(prior)
+    if read is not None and read.dim != d:
+        raise ValueError(f"the prior has {read.dim} parameters, the posterior {d}")
+    wide = None if read is None else read.sample(n_draws, rng)
+    names = names or getattr(posterior, "names", None) or (None if read is None else read.names)
+    names = tuple(names or (f"theta[{j}]" for j in range(d)))
+    if len(names) != d:
+        raise ValueError(f"{len(names)} names for {d} parameters")
+    mark = None if truth is None else np.asarray(truth, dtype=float).ravel()
+    if mark is not None and len(mark) != d:
+        raise ValueError(f"truth must have {d} entries, got {len(mark)}")
+    return draw_pairs(draws, wide, mark, names)

@@ -2,12 +2,12 @@
 
 :func:`as_prior` takes what people already have: scipy.stats distributions, frozen or new style, a
 list or a dict of them (independent components, discrete ones too), anything with ``.sample`` or
-``.rvs`` (an embedding, a torch distribution), a function ``(n, rng)``, or draws only. A
+``.rvs`` (an embedding, a torch distribution), a function ``(n, rng)``, or draws. A
 :class:`Prior` draws, knows its support, and has a density where its source has one.
 
 >>> import numpy as np
 >>> from scipy import stats
->>> from kernelbayes.likelihood_free.priors import as_prior
+>>> from kernelbayes.likelihood_free.prior import as_prior
 >>> prior = as_prior({"rate": stats.gamma(2.0), "count": stats.poisson(3.0)})
 >>> prior
 Prior(rate in [0, inf), count in {0, ...})
@@ -22,14 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator, to_numpy
-from kernelbayes.likelihood_free.components import (
+from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, as_generator, to_numpy
+from kernelbayes.likelihood_free.distributions import (
     Component,
-    Floats,
+    PriorLike,
     from_callable,
     from_distribution,
     from_draws,
@@ -37,6 +36,10 @@ from kernelbayes.likelihood_free.components import (
     is_univariate,
 )
 from kernelbayes.points import as_vectors, column_names, is_frame
+
+# Rounding allowed of draws at a bound, relative and absolute; of the sum of a simplex, which
+# single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.
+ROUNDING, TINY_ROUNDING, SIMPLEX_ROUNDING, LEAST_PART = 1e-9, 1e-12, 1e-6, 1e-300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,8 +76,8 @@ class Prior:
         return np.concatenate([part.high for part in self.components])
 
     @cached_property
-    def discrete(self) -> Floats:
-        """Which parameters take separate values only: bool (d,)."""
+    def discrete(self) -> Bools:
+        """Which parameters are discrete: bool (d,)."""
         return np.concatenate([part.discrete for part in self.components])
 
     @property
@@ -88,23 +91,13 @@ class Prior:
         return all(part.cdf is not None and part.ppf is not None for part in self.components)
 
     @cached_property
-    def simplices(self) -> tuple[Floats, ...]:
+    def simplices(self) -> tuple[Ints, ...]:
         """Index arrays of columns that are positive and sum to one (a Dirichlet component)."""
         columns = np.split(np.arange(self.dim), self._edges)
         return tuple(c for c, part in zip(columns, self.components, strict=True) if part.simplex)
 
     def sample(self, n: int, rng: Rng = None) -> Floats:
-        """Draws (n, d), float64; the same generator gives the same draws.
-
-        Parameters
-        ----------
-        n : int
-        rng : int, Generator or None
-
-        Returns
-        -------
-        array (n, d)
-        """
+        """Draws (n, d), float64; the same generator gives the same draws."""
         if n < 1:
             raise ValueError(f"the number of draws must be positive, got {n}")
         rng = as_generator(rng)
@@ -116,7 +109,7 @@ class Prior:
         if not np.all(np.isfinite(theta)):
             raise ValueError("the prior drew NaN or infinite parameters")
         inside = np.clip(theta, self.low, self.high)
-        if np.allclose(theta, inside, rtol=1e-9, atol=1e-12):
+        if np.allclose(theta, inside, rtol=ROUNDING, atol=TINY_ROUNDING):
             theta = inside  # no more than rounding
         if not np.all(self._in_box(theta)):
             raise ValueError(
@@ -125,7 +118,7 @@ class Prior:
             )
         return theta
 
-    def log_density(self, theta: Any) -> Floats:
+    def log_density(self, theta: Array) -> Floats:
         """Log density (n,) at points (n, d), -inf outside of the support.
 
         Discrete columns count with their probability, continuous ones with their density.
@@ -146,7 +139,7 @@ class Prior:
             )
         return np.where(np.isnan(values), -np.inf, values)
 
-    def inside(self, theta: Any) -> Floats:
+    def inside(self, theta: Array) -> Bools:
         """Which points (n, d) lie in the support, bool (n,); by the bounds if there is no density.
 
         The ends of an interval count as inside, whatever the density is there.
@@ -159,15 +152,15 @@ class Prior:
             inside &= (self.log_density(theta) > -np.inf) | np.any(at_end, axis=1)
         return inside
 
-    def cdf(self, theta: Any) -> Floats:
+    def cdf(self, theta: Array) -> Floats:
         """Marginal distribution functions at (n, d): uniform for draws of continuous columns."""
         return self._columnwise("cdf", self._points(theta))
 
-    def ppf(self, u: Any) -> Floats:
-        """Marginal quantile functions at levels (n, d)."""
+    def ppf(self, u: Array) -> Floats:
+        """Marginal quantile functions at probabilities (n, d)."""
         return self._columnwise("ppf", self._points(u))
 
-    def project(self, theta: Any) -> Floats:
+    def project(self, theta: Array) -> Floats:
         """Points (n, d) moved into the support: clipped, rounded if discrete, put on simplices.
 
         Discrete columns are rounded to integers, which is where SciPy's discrete distributions
@@ -176,21 +169,21 @@ class Prior:
         points = np.asarray(np.clip(self._points(theta), self.low, self.high))
         points[:, self.discrete] = np.rint(points[:, self.discrete])
         for columns in self.simplices:
-            part = np.maximum(points[:, columns], 1e-300)  # all zeros go to the middle
+            part = np.maximum(points[:, columns], LEAST_PART)  # all zeros go to the middle
             points[:, columns] = part / part.sum(axis=1, keepdims=True)
         return points
 
     @cached_property
-    def _edges(self) -> Floats:
+    def _edges(self) -> Ints:
         return np.cumsum([part.width for part in self.components])[:-1]
 
-    def _in_box(self, theta: Floats) -> Floats:
-        inside: Floats = np.all((theta >= self.low) & (theta <= self.high), axis=1)
+    def _in_box(self, theta: Floats) -> Bools:
+        inside: Bools = np.all((theta >= self.low) & (theta <= self.high), axis=1)
         for columns in self.simplices:
-            inside &= np.abs(theta[:, columns].sum(axis=1) - 1.0) < 1e-6
+            inside &= np.abs(theta[:, columns].sum(axis=1) - 1.0) < SIMPLEX_ROUNDING
         return inside
 
-    def _points(self, theta: Any) -> Floats:
+    def _points(self, theta: Array) -> Floats:
         """Return ``theta`` as floats (n, d): also (d,) for one point, (n,) for one parameter."""
         points = np.array(to_numpy(theta), dtype=np.float64)
         if points.ndim < 2 and points.size % self.dim == 0:
@@ -219,10 +212,10 @@ class Prior:
 
 
 def as_prior(
-    prior: Any,
+    prior: PriorLike,
     names: Sequence[str] | None = None,
     *,
-    bounds: tuple[Any, Any] | None = None,
+    bounds: tuple[Array, Array] | None = None,
 ) -> Prior:
     """Read a prior from whatever it is given as.
 
@@ -245,7 +238,7 @@ def as_prior(
 
     Notes
     -----
-    Objects are drawn from twice with a generator of their own, to learn their dimension.
+    Objects are asked for two draws, with a generator of their own, to learn their dimension.
     """
     result = _read(prior)
     if bounds is not None:
@@ -258,7 +251,7 @@ def as_prior(
     return replace(result, names=names)
 
 
-def _read(prior: Any) -> Prior:
+def _read(prior: PriorLike) -> Prior:
     """Prior of one source, without names and bounds."""
     if isinstance(prior, Prior):
         return prior
@@ -288,7 +281,7 @@ def _read(prior: Any) -> Prior:
     return Prior((from_draws(draws),), column_names(prior), draws)
 
 
-def _joined(sources: Sequence[Any], names: tuple[str, ...] | None) -> Prior:
+def _joined(sources: Sequence[PriorLike], names: tuple[str, ...] | None) -> Prior:
     """Independent components, named if they came in a dict."""
     if not sources:
         raise ValueError("the prior has no components; give at least one distribution")
@@ -307,15 +300,15 @@ def _joined(sources: Sequence[Any], names: tuple[str, ...] | None) -> Prior:
     return Prior(components, tuple(name for group in columns for name in group))
 
 
-def _holds_numbers(values: Sequence[Any]) -> bool:
-    """Whether a list is an array in disguise: draws rather than distributions."""
+def _holds_numbers(values: Sequence[object]) -> bool:
+    """Whether a list holds draws (numbers) rather than distributions."""
     try:
         return np.asarray(values).dtype.kind in "fiub" and len(values) > 0
     except (TypeError, ValueError):
         return False
 
 
-def _bounded(prior: Prior, bounds: tuple[Any, Any]) -> Prior:
+def _bounded(prior: Prior, bounds: tuple[Array, Array]) -> Prior:
     part = prior.components[0]
     if len(prior.components) > 1 or part.cdf is not None:
         raise ValueError(

@@ -1,8 +1,8 @@
 """Adapters: whatever can be drawn from, as columns with bounds, draws and, where known, a density.
 
 SciPy alone has three interfaces (``rvs`` with ``random_state``, ``sample`` with ``rng``, and
-multivariate distributions, each with its own habits), torch has a fourth. Each is read once, here;
-everything else sees a :class:`Component`.
+multivariate distributions, each with conventions of its own); torch has a fourth. Each is read
+once, here; everything else sees a :class:`Component`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, to_numpy
 
-Floats = np.ndarray[Any, Any]
+# What as_prior takes: a distribution, a list or dict of them, an object that draws, a function
+# (n, rng), or draws.
+PriorLike = Any
 Draw = Callable[[int, np.random.Generator], Floats]
+LogDensity = Callable[[Floats], Floats]
+Made = tuple[Callable[[PriorLike], "Component"], PriorLike]
+# Names under which libraries take a generator and offer a log density: NumPy, SciPy, torch, ours.
 GENERATORS = ("random_state", "rng", "generator", "seed")
 LOG_DENSITIES = ("log_prob", "logpdf", "log_density", "logpmf")
 
@@ -44,18 +49,18 @@ class Component:
     simplex : bool
         Whether the columns are positive and sum to one.
     made : (function, source) or None
-        Which adapter made it from what: enough to pickle it.
+        The adapter and what it was called with: enough to pickle the component.
     """
 
     low: Floats
     high: Floats
-    discrete: Floats
+    discrete: Bools
     draw: Draw
-    log_density: Callable[[Floats], Floats] | None = None
-    cdf: Callable[[Floats], Floats] | None = None
-    ppf: Callable[[Floats], Floats] | None = None
+    log_density: LogDensity | None = None
+    cdf: LogDensity | None = None
+    ppf: LogDensity | None = None
     simplex: bool = False
-    made: tuple[Callable[[Any], Component], Any] | None = None
+    made: Made | None = None
 
     def __reduce__(self) -> Any:
         if self.made is None:
@@ -71,15 +76,15 @@ class Component:
                 )
         return _remake, (adapter, source, self.low, self.high)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Component:
-        return self  # nothing in it changes
+    def __deepcopy__(self, memo: dict[int, object]) -> Component:
+        return self  # immutable
 
     @property
     def width(self) -> int:
         """Number of columns."""
         return len(self.low)
 
-    def within(self, low: Any, high: Any) -> Component:
+    def within(self, low: Array, high: Array) -> Component:
         """Component with bounds stated by the user."""
         try:
             ends = [
@@ -95,7 +100,16 @@ class Component:
         return replace(self, low=ends[0], high=ends[1])
 
 
-def from_distribution(dist: Any) -> Component:
+def is_univariate(source: PriorLike) -> bool:
+    """Whether ``source`` has the interface of SciPy's univariate distributions."""
+    return (
+        callable(getattr(source, "support", None))
+        and hasattr(source, "cdf")
+        and (hasattr(source, "ppf") or hasattr(source, "icdf"))
+    ) or isinstance(source, stats.rv_continuous | stats.rv_discrete)
+
+
+def from_distribution(dist: PriorLike) -> Component:
     """Component of a univariate scipy.stats distribution, old style or new; arrays of them too."""
     if isinstance(dist, stats.rv_continuous | stats.rv_discrete):
         if dist.numargs:
@@ -136,8 +150,8 @@ def from_distribution(dist: Any) -> Component:
     )
 
 
-def from_object(source: Any) -> Component:
-    """Component of anything with ``rvs``, ``sample`` or ``resample``: one probing draw tells."""
+def from_object(source: PriorLike) -> Component:
+    """Component of anything with ``rvs``, ``sample`` or ``resample``: two draws show its form."""
     if isinstance(source, stats.gaussian_kde):
         return _unbounded(
             source.d,
@@ -163,7 +177,7 @@ def from_object(source: Any) -> Component:
     return Component(low, high, discrete, draw, log_density, simplex=simplex, made=made)
 
 
-def from_callable(function: Callable[..., Any]) -> Component:
+def from_callable(function: Callable[..., Array]) -> Component:
     """Component of a function ``(n, rng)``, or ``(n)`` that keeps a generator of its own."""
     takes_rng = _accepts_rng(function)
 
@@ -175,7 +189,7 @@ def from_callable(function: Callable[..., Any]) -> Component:
 
 
 def from_draws(draws: Floats) -> Component:
-    """Component of a sample (n, d): drawn from again with replacement."""
+    """Component of a sample (n, d), drawn from with replacement."""
 
     def draw(n: int, rng: np.random.Generator) -> Floats:
         return np.asarray(draws[rng.integers(len(draws), size=n)])
@@ -183,25 +197,20 @@ def from_draws(draws: Floats) -> Component:
     return _unbounded(draws.shape[1], draw, made=(from_draws, draws))
 
 
-def is_univariate(source: Any) -> bool:
-    """Whether ``source`` has the interface of SciPy's univariate distributions."""
-    return (
-        callable(getattr(source, "support", None))
-        and hasattr(source, "cdf")
-        and (hasattr(source, "ppf") or hasattr(source, "icdf"))
-    ) or isinstance(source, stats.rv_continuous | stats.rv_discrete)
-
-
-def _remake(adapter: Callable[[Any], Component], source: Any, low: Any, high: Any) -> Component:
+def _remake(
+    adapter: Callable[[PriorLike], Component], source: PriorLike, low: Floats, high: Floats
+) -> Component:
     return replace(adapter(source), low=low, high=high)
 
 
-def _unbounded(width: int, draw: Draw, log_density: Any = None, *, made: Any) -> Component:
+def _unbounded(
+    width: int, draw: Draw, log_density: LogDensity | None = None, *, made: Made
+) -> Component:
     ends = np.full(width, -np.inf), np.full(width, np.inf)
     return Component(*ends, np.zeros(width, dtype=bool), draw, log_density, made=made)
 
 
-def _table(draws: Any, n: int) -> Floats:
+def _table(draws: Array, n: int) -> Floats:
     """Draws of n parameters as floats (n, d)."""
     try:
         array = np.asarray(to_numpy(draws), dtype=np.float64)
@@ -217,7 +226,7 @@ def _table(draws: Any, n: int) -> Floats:
     return array
 
 
-def _accepts_rng(function: Callable[..., Any]) -> bool:
+def _accepts_rng(function: Callable[..., Array]) -> bool:
     """Whether a function takes a second positional argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -227,7 +236,7 @@ def _accepts_rng(function: Callable[..., Any]) -> bool:
     return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
-def _sampler(source: Any) -> Callable[[int, np.random.Generator], Any]:
+def _sampler(source: PriorLike) -> Callable[[int, np.random.Generator], Array]:
     """How to ask ``source`` for n draws with a generator, by the signature of its method."""
     method = source.rvs if hasattr(source, "rvs") else source.sample
     try:
@@ -238,22 +247,22 @@ def _sampler(source: Any) -> Callable[[int, np.random.Generator], Any]:
     keyword = next((name for name in GENERATORS if name in parameters), None)
     as_shape = size in ("sample_shape", "shape")
 
-    def call(n: int, rng: np.random.Generator) -> Any:
-        options: dict[str, Any] = {keyword: rng} if keyword else {}
+    def call(n: int, rng: np.random.Generator) -> Array:
+        options: dict[str, object] = {keyword: rng} if keyword else {}
         number = (n,) if as_shape else n
         return method(**{size: number}, **options) if size else method(number, **options)
 
     return call
 
 
-def _is_tensor(values: Any) -> bool:
+def _is_tensor(values: Array) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(values, torch.Tensor)
 
 
 @contextmanager
 def _torch_seed(seed: int) -> Iterator[None]:
-    """Torch draws from a global stream: seeded here, and left as it was after."""
+    """Seed torch's global stream, and restore it afterwards."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield
@@ -263,14 +272,14 @@ def _torch_seed(seed: int) -> Iterator[None]:
         yield
 
 
-def _support(source: Any, width: int) -> tuple[Floats, Floats, Floats, bool]:
+def _support(source: PriorLike, width: int) -> tuple[Floats, Floats, Bools, bool]:
     """Bounds, discreteness and whether a simplex: a pair, or one of torch's constraint objects."""
     discrete = hasattr(source, "logpmf")
     simplex = type(source).__name__ == "dirichlet_frozen"
     support: Any
     try:
         support = getattr(source, "support", None)
-    except NotImplementedError:  # torch has distributions that do not tell
+    except NotImplementedError:  # some torch distributions do not know theirs
         support = None
     if callable(support):
         support = support()
@@ -289,7 +298,7 @@ def _support(source: Any, width: int) -> tuple[Floats, Floats, Floats, bool]:
     return low, high, np.full(width, discrete), simplex
 
 
-def _log_density(source: Any, probe: Any, width: int, simplex: bool) -> Any:
+def _log_density(source: PriorLike, probe: Array, width: int, simplex: bool) -> LogDensity | None:
     """Log density of points (n, width), in the array kind and shape that ``source`` draws in."""
     name = next((name for name in LOG_DENSITIES if hasattr(source, name)), None)
     if name is None:
@@ -299,10 +308,10 @@ def _log_density(source: Any, probe: Any, width: int, simplex: bool) -> Any:
     columns = simplex and not _is_tensor(probe)  # scipy's dirichlet takes points as columns
 
     def log_density(theta: Floats) -> Floats:
-        if columns:  # SciPy refuses sums off by rounding, and zeros
+        if columns:  # SciPy refuses zeros, and sums that differ from one by rounding
             theta = np.maximum(theta, np.finfo(float).tiny)
             theta = theta / theta.sum(axis=1, keepdims=True)
-        points: Any = theta.T if columns else theta[:, 0] if scalar else theta
+        points: Array = theta.T if columns else theta[:, 0] if scalar else theta
         if _is_tensor(probe):
             points = probe.new_tensor(points)
         values = np.asarray(to_numpy(method(points)), dtype=float).reshape(len(theta), -1)

@@ -1,22 +1,19 @@
 r"""From data to parameters: simulations near the observation, moved to where it is.
 
-Weights, and one way to move the simulations, or none:
+A posterior is a weighted sample of simulated parameters, which may be moved:
 
 - weights: simulations close to the observation count more. "Close" is in coordinates of the data,
-  or in those of what was learned about the parameters from them (predicted means, and predicted
-  squares and products). This is the conditional embedding of KBR13 eq. 19 with a wide ridge and a
-  bandwidth that adapts to the density of simulations: a share of them has weight.
+  or in those of what was learned about the parameters from them (predicted means, or predicted
+  means, squares and products). This is the conditional embedding of KBR13 eq. 19 with a large ridge
+  and a bandwidth that adapts to the density of simulations: the nearest share of them has weight.
 - linear, quadratic: near simulations are moved along a weighted regression on the coordinates in
-  which they are near (Beaumont et al. 2002), which mends what the kernel regression got wrong
-  locally; quadratic-scale: and stretched by one of their log squares
-  (:mod:`kernelbayes.likelihood_free.local`);
+  which they are near (Beaumont et al. 2002), which corrects local errors of the kernel regression;
+  quadratic-scale: their residuals are also rescaled (Blum and Francois 2010).
 - location: each simulation's parameters are moved by the difference of the regression's predictions
   at the observation and at its own data (Blum and Francois 2010, in kernel form),
-  :math:`\theta_i + f(x_o) - f(x_i)`, with left-out predictions at :math:`x_i`;
-- scale: residuals are stretched by the ratio of predicted scales,
+  :math:`\theta_i + f(x_o) - f(x_i)`, with held-out predictions at :math:`x_i`;
+- scale: residuals are rescaled by the ratio of predicted scales,
   :math:`f(x_o) + (\theta_i - f(x_i))\, \sigma(x_o) / \sigma(x_i)`.
-
-What is left is smoothed (:mod:`kernelbayes.embedding.smooth`).
 """
 
 from __future__ import annotations
@@ -24,17 +21,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from kernelbayes.likelihood_free.local import local_regression, quadratic_terms
+from kernelbayes.arrays import Bools, Floats, Ints
+from kernelbayes.embedding.smooth import Sample
+from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.select.regression import Regression, again, refit, regress, squared_distances
 
-Floats = np.ndarray[Any, Any]
-Near = Literal["data", "mean", "moments"]
+Nearness = Literal["data", "mean", "moments"]
 Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]
-LOCAL = ("linear", "quadratic", "quadratic-scale")
+LOCAL: tuple[Adjust, ...] = ("linear", "quadratic", "quadratic-scale")
 # The fewest simulations with weight.
 FEWEST = 20
 # With few parameters there is time for a finer regression.
@@ -43,15 +41,20 @@ FEW_PARAMETERS, MORE = 3, {"pairs": 4000, "landmarks": 1000}
 MOST_QUADRATIC = 2000
 # Products of parameters are predicted up to this many parameters, squares beyond.
 PRODUCTS = 6
-# Predicted log variances are kept within these many powers of e of their mean.
-LOG_RANGE = 8.0
+# Predicted log variances are kept within these many powers of e of their mean, and in a local
+# regression of that at the observation.
+LOG_RANGE, LOCAL_LOG_RANGE = 8.0, 4.0
+# Added to the squares of a design, relative to their mean, so that equal columns do no harm.
+JITTER = 1e-9
+# Leverages count as at most this.
+MOST_LEVERAGE = 0.9
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How weights and points are made: what is near, which share of simulations, adjustment."""
 
-    near: Near
+    near: Nearness
     share: float
     adjust: Adjust
 
@@ -73,7 +76,7 @@ class Inverse:
     weights: Floats
     moments: Regression
     scales: Regression
-    discrete: Floats
+    discrete: Bools
 
     @classmethod
     def fit(
@@ -82,7 +85,7 @@ class Inverse:
         X: Floats,
         rng: np.random.Generator,
         weights: Floats | None = None,
-        discrete: Floats | None = None,
+        discrete: Bools | None = None,
         like: Inverse | None = None,
     ) -> Inverse:
         """Learn from n simulations; weights sum to one. Discrete parameters are never moved.
@@ -103,6 +106,15 @@ class Inverse:
             scales = again(like.scales, X, logs, weights)
         return cls(P, X, w, moments, scales, fixed)
 
+    @property
+    def metric(self) -> Floats:
+        """Coordinates ``X @ metric`` of the data in which distances matter."""
+        return self.moments.metric
+
+    def means(self, X: Floats) -> Floats:
+        """Predicted parameters (m, d) of data X (m, p)."""
+        return self.moments(X)[:, : self.P.shape[1]]
+
     def shares(self, X: Floats, recipe: Recipe) -> Floats:
         """Weights (m, n) of the simulations for data X (m, p)."""
         if recipe.share >= 1.0:
@@ -118,10 +130,10 @@ class Inverse:
         sums = W.sum(axis=1, keepdims=True)
         return np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), self.weights)
 
-    def _coordinates(self, X: Floats, near: Near) -> tuple[Floats, Floats]:
+    def _coordinates(self, X: Floats, near: Nearness) -> tuple[Floats, Floats]:
         """Coordinates of data X (m, c) and of the simulations (n, c), in which some are near."""
         if near == "data":
-            return X @ self.moments.metric, self.X @ self.moments.metric
+            return X @ self.metric, self.X @ self.metric
         width = self.P.shape[1] if near == "mean" else None
         return self.moments(X)[:, :width], self.moments.left_out[:, :width]
 
@@ -133,7 +145,7 @@ class Inverse:
         width = self._coordinates(self.X[:1], recipe.near)[0].shape[1]
         return 2 * quadratic_terms(width) < near <= MOST_QUADRATIC
 
-    def posterior(self, X: Floats, recipe: Recipe) -> Iterator[tuple[Floats, Floats]]:
+    def posterior(self, X: Floats, recipe: Recipe) -> Iterator[Sample]:
         """Coordinates (k, d) and weights (k,) for each of the data X (m, p)."""
         if recipe.adjust in LOCAL:
             here, there = self._coordinates(X, recipe.near)
@@ -148,26 +160,26 @@ class Inverse:
             used = np.flatnonzero(w)
             yield points(used), w[used]
 
-    def moved(self, X: Floats, recipe: Recipe) -> Iterator[Callable[[Floats], Floats]]:
+    def moved(self, X: Floats, recipe: Recipe) -> Iterator[Callable[[Ints], Floats]]:
         """Functions from rows (k,) to these simulations' coordinates (k, d), moved to each of X."""
         if recipe.adjust == "none":
             yield from (self.P.__getitem__ for _ in X)
             return
-        d = self.P.shape[1]
-        residuals = self.P - self.moments.left_out[:, :d]
-        centres, stretch = self.moments(X)[:, :d], np.ones((len(X), d))
+        residuals: Floats = self.P - self.moments.left_out[:, : self.P.shape[1]]
+        centres: Floats = self.means(X)
+        stretch: Floats = np.ones(centres.shape)
         if recipe.adjust == "scale":
             residuals = residuals / deviation(self.scales.left_out)
             stretch = deviation(self.scales(X))
         for centre, s in zip(centres, stretch, strict=True):
             yield partial(self._stretched, residuals, centre, s)
 
-    def _stretched(self, residuals: Floats, centre: Floats, scale: Floats, rows: Floats) -> Floats:
+    def _stretched(self, residuals: Floats, centre: Floats, scale: Floats, rows: Ints) -> Floats:
         return np.where(self.discrete, self.P[rows], centre + scale * residuals[rows])
 
 
 def _close(distances: Floats, reach: Floats) -> Floats:
-    """Epanechnikov's weights; where all that is within reach lies at the same distance, equal."""
+    """Epanechnikov weights; equal ones where all within reach lie at the same distance."""
     W = np.maximum(0.0, 1.0 - (distances / np.where(reach > 0, reach, 1.0)) ** 2)
     tied = (reach <= 0) | (W.sum(axis=1, keepdims=True) <= 0)
     return np.where(tied, distances <= reach, W)
@@ -184,11 +196,68 @@ def targets(P: Floats) -> Floats:
 
 def log_squares(residuals: Floats, weights: Floats) -> Floats:
     """Centred logarithms of squared residuals, floored far below their mean."""
-    squares = residuals**2
-    logs = np.log(squares + 1e-6 * (weights @ squares) + np.finfo(float).tiny)
+    logs = _floored_logs(residuals, weights)
     return np.asarray(logs - weights @ logs)
+
+
+def _floored_logs(residuals: Floats, weights: Floats) -> Floats:
+    squares = residuals**2
+    return np.asarray(np.log(squares + 1e-6 * (weights @ squares) + np.finfo(float).tiny))
 
 
 def deviation(logs: Floats) -> Floats:
     """Relative standard deviations from predicted log squares."""
-    return np.exp(0.5 * np.clip(logs, -LOG_RANGE, LOG_RANGE))
+    return np.asarray(np.exp(0.5 * np.clip(logs, -LOG_RANGE, LOG_RANGE)))
+
+
+def local_regression(
+    values: Floats, offsets: Floats, weights: Floats, squares: bool, scales: bool
+) -> Floats:
+    r"""Values (n, d) moved along their weighted regression on offsets (n, k) to offset zero.
+
+    Linear (Beaumont et al. 2002), or with squares and products of the offsets; then the residuals
+    may be rescaled by a linear regression of their log squares (Blum and Francois 2010),
+
+    .. math:: f(0) + (\theta_i - f_{-i}(o_i))\, e^{(g(0) - g(o_i)) / 2}.
+
+    Residuals are leave-one-out residuals, :math:`r_i / (1 - h_i)` with leverage h: those of the fit
+    itself are too small. With too few values for squares the regression is linear; with too few for
+    that the values stay where they are.
+    """
+    w = weights / weights.sum()
+    spread = np.sqrt(w @ offsets**2)
+    scaled = offsets / np.where(spread > 0, spread, 1.0)
+    n, k = scaled.shape
+    linear = np.column_stack([np.ones(n), scaled])
+    design = linear
+    if squares and n > 2 * quadratic_terms(k):
+        i, j = np.triu_indices(k)
+        design = np.column_stack([linear, scaled[:, i] * scaled[:, j]])
+    if n <= 2 * design.shape[1]:
+        return values
+    at_zero, residuals = _fitted(design, values, w)
+    if scales:
+        logs = _floored_logs(residuals, w)
+        here, left = _fitted(linear, logs, w)
+        change = np.clip(here - (logs - left), -LOCAL_LOG_RANGE, LOCAL_LOG_RANGE)
+        residuals = residuals * np.exp(0.5 * change)
+    return np.asarray(at_zero + residuals)
+
+
+def quadratic_terms(k: int) -> int:
+    """Terms of a quadratic function of k offsets."""
+    return (k + 1) * (k + 2) // 2
+
+
+def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Fit by weighted least squares: intercepts (d,) and leave-one-out residuals (n, d)."""
+    root = np.sqrt(w)[:, None]
+    A = root * design
+    G = A.T @ A
+    slopes = np.arange(1, len(G))  # not the intercept, or constant columns would share it
+    G[slopes, slopes] += JITTER * np.trace(G) / len(G)
+    L = cholesky(G)
+    Q = solve_triangular(L, A.T)
+    beta = solve_triangular(L, Q @ (root * values), transpose=True)
+    left = 1.0 - np.minimum(np.einsum("ij,ij->j", Q, Q), MOST_LEVERAGE)
+    return beta[0], (values - design @ beta) / left[:, None]

@@ -2,69 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Rng, as_generator
-from kernelbayes.likelihood_free.priors import as_prior
-from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
-from kernelbayes.likelihood_free.uniformity import draw_from
-from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.arrays import Floats
+from kernelbayes.gram.lapack import numerical_rank
+from kernelbayes.plot.canvas import CONTOURS, CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
 
-Floats = np.ndarray[Any, Any]
-GRID = 60
-CONTOURS = (0.9, 0.5)  # masses inside the contours of a pair
-PANELS = 12  # columns of a predictive check that get a histogram each
+if TYPE_CHECKING:
+    from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
 
 
-def pair_plot(
-    posterior: Any,
-    prior: Any = None,
-    truth: Any = None,
-    names: Sequence[str] | None = None,
-    *,
-    m: int = 1000,
-    rng: Rng = 0,
-) -> Any:
-    """Draw the marginals of a posterior, and all its pairs, over those of the prior.
+GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
 
-    On the diagonal: the posterior's histogram, the prior's outline. Below it: smoothed draws of the
-    posterior with contours around 50 and 90 % of the mass, over draws of the prior.
+PANELS = 12  # columns of a predictive check that get a histogram each: three rows of four
 
-    Parameters
-    ----------
-    posterior : object with ``sample(m, rng=...)``, or draws (m, d)
-    prior : optional
-        Anything that :func:`~kernelbayes.likelihood_free.priors.as_prior` takes.
-    truth : array (d,), optional
-        Marked in each panel.
-    names : sequence of str, optional
-        The posterior's or the prior's names unless given.
-    m : int
-        Draws of each.
-    rng : int, Generator or None
 
-    Returns
-    -------
-    array (d, d) of matplotlib Axes
+def draw_pairs(
+    draws: Floats, wide: Floats | None, truth: Floats | None, names: tuple[str, ...]
+) -> Axes:
+    """Axes (d, d): marginals of draws (m, d) and their pairs, over those of a wider sample.
+
+    ``truth`` (d,) is marked in each panel.
     """
-    rng = as_generator(rng)
-    draws = draw_from(posterior, m, rng)
     d = draws.shape[1]
-    read = None if prior is None else as_prior(prior)
-    if read is not None and read.dim != d:
-        raise ValueError(f"the prior has {read.dim} parameters, the posterior {d}")
-    wide = None if read is None else read.sample(m, rng)
-    names = names or getattr(posterior, "names", None) or (None if read is None else read.names)
-    names = tuple(names or (f"theta[{j}]" for j in range(d)))
-    if len(names) != d:
-        raise ValueError(f"{len(names)} names for {d} parameters")
-    mark = None if truth is None else np.asarray(truth, dtype=float).ravel()
-    if mark is not None and len(mark) != d:
-        raise ValueError(f"truth must have {d} entries, got {len(mark)}")
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
     spans = [_span(draws[:, j], None if wide is None else wide[:, j]) for j in range(d)]
     for i, j in np.ndindex(d, d):
@@ -76,10 +39,10 @@ def pair_plot(
         else:
             _pair(ax, draws[:, [j, i]], None if wide is None else wide[:, [j, i]])
             ax.set_ylim(spans[i])
-        if mark is not None and j <= i:
-            ax.axvline(mark[j], color=SECOND, lw=1.0, label="truth" if i == j else None)
+        if truth is not None and j <= i:
+            ax.axvline(truth[j], color=SECOND, lw=1.0, label="truth" if i == j else None)
             if i != j:
-                ax.axhline(mark[i], color=SECOND, lw=1.0)
+                ax.axhline(truth[i], color=SECOND, lw=1.0)
         if j <= i:
             ax.set_xlim(spans[j])
             ax.set_xlabel(names[j] if i == d - 1 else "")
@@ -89,7 +52,7 @@ def pair_plot(
     return axes
 
 
-def plot_ranks(result: RankCheck, axes: Any = None, bins: int | None = None) -> Any:
+def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) -> Axes:
     """Histogram of the ranks of each parameter, with the band of 99 % of uniform ranks.
 
     Parameters
@@ -105,9 +68,9 @@ def plot_ranks(result: RankCheck, axes: Any = None, bins: int | None = None) -> 
     array (d,) of matplotlib Axes
     """
     n, d = result.ranks.shape
-    bins = bins or int(np.clip(n // 10, 2, min(20, result.draws + 1)))
-    edges = np.unique(np.round(np.linspace(0, result.draws + 1, bins + 1)))
-    share = np.diff(edges) / (result.draws + 1)
+    bins = bins or int(np.clip(n // 10, 2, min(20, result.n_draws + 1)))
+    edges = np.unique(np.round(np.linspace(0, result.n_draws + 1, bins + 1)))
+    share = np.diff(edges) / (result.n_draws + 1)
     low, high = stats.binom.interval(0.99, n, share)
     axes = _panels(d, axes)
     verdicts = result.verdicts
@@ -125,7 +88,7 @@ def plot_ranks(result: RankCheck, axes: Any = None, bins: int | None = None) -> 
     return axes
 
 
-def plot_coverage(result: CoverageCheck, ax: Any = None) -> Any:
+def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
     """Coverage against level: each parameter, the joint regions, and the band of 99 %.
 
     Parameters
@@ -153,7 +116,7 @@ def plot_coverage(result: CoverageCheck, ax: Any = None) -> Any:
     return ax
 
 
-def plot_predictive(result: PredictiveCheck, axes: Any = None) -> Any:
+def plot_predictive(result: PredictiveCheck, axes: Axes = None) -> Axes:
     """Draw simulations from the posterior and the observation, column by column.
 
     Parameters
@@ -189,7 +152,7 @@ def plot_predictive(result: PredictiveCheck, axes: Any = None) -> Any:
     return axes
 
 
-def _panels(k: int, axes: Any) -> Any:
+def _panels(k: int, axes: Axes) -> Axes:
     """Axes (k,), on a new figure of up to four columns unless given."""
     if axes is not None:
         axes = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
@@ -214,7 +177,7 @@ def _span(draws: Floats, wide: Floats | None) -> tuple[float, float]:
     return ends[0] - margin, ends[1] + margin
 
 
-def _marginal(ax: Any, draws: Floats, wide: Floats | None, span: tuple[float, float]) -> None:
+def _marginal(ax: Axes, draws: Floats, wide: Floats | None, span: tuple[float, float]) -> None:
     edges = np.linspace(*span, 51)
     if wide is not None:
         ax.hist(wide, edges, density=True, histtype="step", color=NEUTRAL, alpha=0.6, label="prior")
@@ -222,11 +185,11 @@ def _marginal(ax: Any, draws: Floats, wide: Floats | None, span: tuple[float, fl
     ax.set_yticks([])
 
 
-def _pair(ax: Any, draws: Floats, wide: Floats | None) -> None:
+def _pair(ax: Axes, draws: Floats, wide: Floats | None) -> None:
     if wide is not None:
         ax.scatter(*wide.T, s=2, color=NEUTRAL, alpha=0.2, lw=0)
     ax.scatter(*draws.T, s=4, color=FIRST, alpha=0.4, lw=0)
-    if np.linalg.matrix_rank(np.cov(draws.T)) < 2 or len(np.unique(draws, axis=0)) < 10:
+    if numerical_rank(np.cov(draws.T)) < 2 or len(np.unique(draws, axis=0)) < 10:
         return  # points on a line, or a few discrete ones: no density to draw contours of
     kde = stats.gaussian_kde(draws.T)
     x, y = (np.linspace(c.min(), c.max(), GRID) for c in draws.T)

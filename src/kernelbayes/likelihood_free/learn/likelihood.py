@@ -1,36 +1,36 @@
 r"""From parameters to data: a likelihood learned from simulations, then Bayes' rule.
 
 Kernel regression of the data (or of learned summaries of them) on the parameters gives their mean
-m(theta) and, if that pays, their scales and correlations, a triangular matrix L(theta); what is
-left over, the left-out residuals, is a sample of the noise, the same for all parameters or taken
-from near ones. Its smoothed density is the likelihood,
+m(theta) and, if that improves the fit, their scales and correlations, a triangular matrix L(theta).
+The held-out residuals are a sample of the noise, the same for all parameters or taken from nearby
+ones. Its smoothed density is the likelihood,
 
 .. math:: \log p(x \mid \theta) = \log p_\varepsilon\!\big(L(\theta)^{-1} (x - m(\theta))\big)
           - \log \det L(\theta),
 
-and adds up over the rows of an iid data set. Nothing here depends on where the parameters of the
-simulations came from, so any prior may follow (:mod:`kernelbayes.likelihood_free.sampling`).
+and adds up over the rows of an iid data set. It does not depend on where the parameters of the
+simulations came from, so any prior may follow
+(:func:`~kernelbayes.likelihood_free.learn.importance.importance_sample`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import row_blocks
+from kernelbayes.arrays import Bools, Floats, Ints, row_blocks
 from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
-from kernelbayes.likelihood_free.inverse import deviation, log_squares
+from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
+from kernelbayes.likelihood_free.learn.adjust import deviation, log_squares
 from kernelbayes.select.regression import Regression, again, regress, reweighted
 
-Floats = np.ndarray[Any, Any]
+# Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
 # all of it the density is a normal one.
-RESIDUALS = 1500
-NOISE_SMOOTHING = (0.1, 0.2, 0.4, 0.7, 1.0)
-# Residuals at near parameters that make up their noise density, and all that are looked among.
+RESIDUALS, NOISE_SMOOTHING = 1500, (0.1, 0.2, 0.4, 0.7, 1.0)
+# Residuals at near parameters that make up their noise density, and all they are searched among.
 NEAR_NOISE, LOCAL_RESIDUALS = 200, 5000
 CELLS = 500  # of parameters whose noise is the same
 NEAR_DIMENSIONS = 6  # with more parameters none are near
@@ -38,12 +38,11 @@ NEAR_DIMENSIONS = 6  # with more parameters none are near
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
 FARTHEST, CORRELATED = 3.0, 0.98
-# Simulations whose residuals are wild are dropped: further out than all but a few, and than so many
-# times the distance that one in twenty exceeds.
+# Simulations whose residuals are wild are dropped: beyond the quantile of all but this share, and
+# beyond this multiple of the 95 % quantile (ten times as far as a normal residual in a million).
 FEW_WILD, WILD = 0.01, 20.0
-# Rows of an iid data set whose residuals are looked at.
-ROWS = 30
-# A column that differs from its common value less often than twice this has no smooth density.
+ROWS = 30  # rows of an iid data set whose residuals are used
+# A column that differs from its most common value less often than twice this has no smooth density.
 RARE = 0.025
 
 
@@ -51,13 +50,13 @@ RARE = 0.025
 class Noise:
     """Density of residuals (n, p): the same everywhere, or of those at near parameters.
 
-    ``cells`` holds places among the parameters, ``near`` (cells, k) the residuals nearest to each:
+    ``cells`` holds centres among the parameters, ``near`` (cells, k) the residuals nearest to each:
     the density at a parameter is that of the residuals of its cell. Without cells, of all.
     """
 
     density: Smoothed
     cells: cKDTree | None
-    near: Floats
+    near: Ints
 
     @classmethod
     def of(cls, residuals: Floats, at: Floats, near: int, how: Smoothing) -> Noise:
@@ -149,12 +148,12 @@ class Spread:
         R = np.zeros((len(ties), p, p))
         R[:, i, j] = R[:, j, i] = ties
         # Towards the identity until the matrix is a correlation matrix.
-        least = -np.linalg.eigvalsh(R)[:, 0]
+        least = -eigenvalues(R)[:, 0]
         R *= np.minimum(1.0, CORRELATED / np.maximum(least, CORRELATED))[:, None, None]
         R[:, np.arange(p), np.arange(p)] = 1.0
-        L = np.linalg.cholesky(R)
+        L = cholesky(R)
         volumes += np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
-        return np.linalg.solve(L, residuals.transpose(0, 2, 1)).transpose(0, 2, 1), volumes
+        return solve(L, residuals.transpose(0, 2, 1)).transpose(0, 2, 1), volumes
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class Forward:
     spread: Spread
     noise: Noise
     kind: NoiseModel
-    columns: Floats
+    columns: Ints
 
     @classmethod
     def fit(
@@ -222,20 +221,20 @@ def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floa
     return rows - mean.left_out[:, None]
 
 
-def _wild(residuals: Floats) -> Floats:
+def _wild(residuals: Floats) -> Bools:
     """Tell which simulations (n,) have residuals (n, k, p) that are no part of the noise."""
     sizes = np.abs(residuals)
     large, most = np.quantile(sizes, [0.95, 1.0 - FEW_WILD], axis=(0, 1))
     return np.asarray(np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2)))
 
 
-def _varying(rows: Floats) -> Floats:
-    """Columns to model: not those with one value nearly always, which no smooth density fits."""
+def _varying(rows: Floats) -> Ints:
+    """Columns to model: not those with nearly always the same value."""
     low, high = np.quantile(rows, [RARE, 1.0 - RARE], axis=0)
     return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])
 
 
-def _choose(residuals: Floats, spread: Spread, at: Floats, order: Floats) -> NoiseModel:
+def _choose(residuals: Floats, spread: Spread, at: Floats, order: Ints) -> NoiseModel:
     """Model of residuals (n, k, p), made at parameters (n, c), by its log score.
 
     The score is that of the first simulations of a random order under the density of the others.
@@ -257,7 +256,7 @@ def _choose(residuals: Floats, spread: Spread, at: Floats, order: Floats) -> Noi
     return max(found, key=lambda row: row[0])[1]
 
 
-def _noise(residuals: Floats, at: Floats, rows: Floats, near: int, how: Smoothing) -> Noise:
+def _noise(residuals: Floats, at: Floats, rows: Ints, near: int, how: Smoothing) -> Noise:
     """Density of the residuals (n, k, p) of some simulations, as many as it takes."""
     n, k, p = residuals.shape
     limit = max((LOCAL_RESIDUALS if near else RESIDUALS) // k, 1)

@@ -1,13 +1,13 @@
-"""Running a simulator many times: one by one or in batches, in parallel, stopped and continued.
+"""Run a simulator many times: one by one or in batches, in parallel, interrupted and resumed.
 
-Random numbers are tied to the number of a simulation, not to the process that runs it: parameters
+Random numbers belong to the number of a simulation, not to the process that runs it: parameters
 come in blocks of 500, each with a seed of its own, and so does the noise (of a block for a
 simulator that takes batches, of each simulation otherwise). The same generator therefore gives the
-same simulations whatever ``n_jobs``, an interrupted run can be continued to exactly what it would
-have been, and a longer run starts with the shorter one.
+same simulations whatever ``n_jobs``, a resumed run equals an uninterrupted one, and a longer run
+starts with the shorter one.
 
 >>> from scipy import stats
->>> from kernelbayes.likelihood_free.simulators import simulate
+>>> from kernelbayes.likelihood_free.simulate import simulate
 >>> runs = simulate(lambda theta, rng: rng.normal(theta), stats.norm(0, 2), 1000, rng=0)
 >>> runs
 Simulations(1000 of 1000: theta (1000, 1), x (1000, 1))
@@ -19,25 +19,26 @@ True
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Bools, Floats, NumericalWarning, Rng, as_generator, to_numpy
 from kernelbayes.likelihood_free.calling import (
-    Floats,
     Names,
+    Output,
     Outputs,
     Seed,
+    Simulator,
+    Summary,
     as_row,
     inspect_simulator,
     join,
 )
-from kernelbayes.likelihood_free.priors import as_prior
-from kernelbayes.likelihood_free.running import BLOCK, Run, Source
-from kernelbayes.points import as_vectors, is_frame
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.prior import Prior
+from kernelbayes.likelihood_free.workers import BLOCK, Run, parameter_blocks
+from kernelbayes.points import PointsLike, as_array, as_vectors, column_names
 from kernelbayes.select import progress_bar
 
 
@@ -67,13 +68,57 @@ class Simulations:
 
     theta: Floats
     x: Floats
-    ok: Floats
+    ok: Bools
     requested: int
     names: Names = None
     x_names: Names = None
     vectorized: bool = False
     entropy: tuple[int, ...] = ()
     reason: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        theta: PointsLike,
+        x: PointsLike,
+        prior: Prior | None,
+        summary: Summary | None = None,
+        fewest: int = 1,
+    ) -> Simulations:
+        """Check simulations made elsewhere; those with NaN or infinite data are dropped."""
+        names, x_names = column_names(theta), column_names(x)
+        theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
+        table = np.asarray(to_numpy(as_array(x, "x")))
+        if len(theta) != len(table):
+            raise ValueError(f"{len(theta)} parameters but {len(table)} data sets")
+        if prior is not None:
+            if prior.dim != theta.shape[1]:
+                raise ValueError(
+                    f"the prior has {prior.dim} parameters, theta has {theta.shape[1]}"
+                )
+            check_names(names, prior.names, "theta", "the prior")
+            names = names or prior.names
+        if summary is None:
+            table = np.asarray(table, dtype=np.float64)
+            table = table[:, None] if table.ndim == 1 else table
+        else:
+            table, x_names = np.stack([as_row(summary(row))[0] for row in table]), None
+        ok = np.all(np.isfinite(table.reshape(len(table), -1)), axis=1)
+        if not np.any(ok):
+            raise ValueError("all simulations have NaN or infinite data")
+        if np.sum(ok) < fewest:
+            raise ValueError(
+                f"{np.sum(ok)} simulations with finite data are too few; at least {fewest} are "
+                "needed, hundreds to be of use"
+            )
+        if not np.all(ok):
+            warnings.warn(
+                f"{np.sum(~ok)} of {len(ok)} simulations have NaN or infinite data and were "
+                "dropped; the prior is now the one given that the simulator works",
+                NumericalWarning,
+                stacklevel=3,
+            )
+        return cls(theta[ok], table[ok], ok, len(ok), names, x_names)
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -103,13 +148,13 @@ class Simulations:
 
 
 def simulate(
-    simulator: Callable[..., Any],
-    prior: Any,
-    n: int | None = None,
+    simulator: Simulator,
+    prior: PriorLike,
+    n_simulations: int | None = None,
     *,
     rng: Rng = None,
     n_jobs: int = 1,
-    summary: Callable[[Any], Any] | None = None,
+    summary: Summary | None = None,
     vectorized: bool | None = None,
     on_failure: str = "drop",
     progress: bool | None = None,
@@ -122,9 +167,9 @@ def simulate(
     simulator : callable
         ``simulator(theta, rng)``, or ``simulator(theta)``, of one parameter (d,) or a batch
         (b, d). Returns a number, an array or a dict of them (for a batch, with b rows).
-    prior : see :func:`~kernelbayes.likelihood_free.priors.as_prior`
+    prior : see :func:`~kernelbayes.likelihood_free.prior.as_prior`
         Or an array (n, d) of parameters, to simulate once at each of them.
-    n : int
+    n_simulations : int
         How many; optional for an array.
     rng : int, Generator or None
         The same one gives the same simulations, whatever ``n_jobs``. A simulator without ``rng``
@@ -134,14 +179,14 @@ def simulate(
     summary : callable, optional
         ``summary(x)`` of one simulation's output, or of a batch, instead of the output itself.
     vectorized : bool, optional
-        Whether the simulator takes batches. Found out by trying unless given: a few calls.
+        Whether the simulator takes batches. Found out by a few calls unless given.
     on_failure : "drop" or "raise"
         What to do with simulations that give NaN or infinite numbers, or raise.
     progress : bool, optional
         Show a progress bar; by default when a person is watching.
     resume : Simulations, optional
-        Continue these, made with the same simulator and prior; also to a larger ``n``. ``rng`` is
-        not used then.
+        Continue these, made with the same simulator and prior; also to a larger number. ``rng``
+        is not used then.
 
     Returns
     -------
@@ -154,13 +199,17 @@ def simulate(
     """
     if on_failure not in ("drop", "raise"):
         raise ValueError(f"on_failure must be 'drop' or 'raise', got {on_failure!r}")
-    source, n = _parameters(prior, n)
-    entropy = resume.entropy if resume is not None else _entropy(rng)
-    if resume is not None and vectorized is None:
-        vectorized = resume.vectorized
+    if n_jobs == 0:
+        raise ValueError("n_jobs must be a number of processes, or -1 for one on each core")
+    if resume is None:
+        entropy = tuple(int(word) for word in as_generator(rng).integers(2**32, size=4))
+    else:
+        entropy = resume.entropy
+        vectorized = resume.vectorized if vectorized is None else vectorized
+    block, n, names = parameter_blocks(prior, n_simulations, entropy)
     caller = inspect_simulator(
         simulator,
-        source.block(0, entropy),
+        block(0),
         Seed(entropy, spawn_key=(0, 3)),
         summary=summary,
         vectorized=vectorized,
@@ -168,14 +217,12 @@ def simulate(
     )
     start = 0 if resume is None else resume.done
     if caller.vectorized and n > start:
-        start -= start % BLOCK  # a batch that was cut short by n is done again in full
-    if n_jobs == 0:
-        raise ValueError("n_jobs must be a number of processes, or -1 for one on each core")
-    run = Run(caller, source, entropy, n, n_jobs)
+        start -= start % BLOCK  # a batch that was cut short is simulated again in full
+    run = Run(caller, block, entropy, n, n_jobs)
     if start < n and n_jobs != 1:
         run.check_streams()
     outputs, interrupted = _collect(run, start, progress)
-    result = _assemble(run, outputs, start, resume, on_failure)
+    result = _assemble(run, outputs, start, resume, names)
     if interrupted:
         warnings.warn(
             f"interrupted after {result.done} of {n} simulations, which are kept; continue with "
@@ -192,7 +239,7 @@ def simulate(
     return result
 
 
-def as_observation(x: Any, summary: Callable[[Any], Any] | None, like: Simulations) -> Floats:
+def as_observation(x: Output, summary: Summary | None, like: Simulations) -> Floats:
     """Observed data in the form of the simulations' rows, x.shape[1:].
 
     ``summary`` is applied to it as to one simulation. A dict is put in the order of the
@@ -223,10 +270,18 @@ def as_observation(x: Any, summary: Callable[[Any], Any] | None, like: Simulatio
     return row
 
 
+def check_names(names: Names, expected: Names, what: str, whose: str) -> None:
+    """Raise if columns have names, but not those of the others in the same order."""
+    if names is not None and expected is not None and tuple(names) != tuple(expected):
+        raise ValueError(
+            f"the columns of {what} are {tuple(names)}, those of {whose} {tuple(expected)}; "
+            "put them in the same order"
+        )
+
+
 def _collect(run: Run, start: int, progress: bool | None) -> tuple[Outputs, bool]:
     """All outputs, or those until the keyboard interrupts."""
     parts: list[Outputs] = []
-    interrupted = False
     with progress_bar(run.n - start, "simulate", progress) as bar:
         try:
             for part in run.outputs(start):
@@ -235,83 +290,53 @@ def _collect(run: Run, start: int, progress: bool | None) -> tuple[Outputs, bool
         except KeyboardInterrupt:
             if not parts and start == 0:
                 raise
-            interrupted = True
-    return join(parts), interrupted
+            return join(parts), True
+    return join(parts), False
 
 
 def _assemble(
-    run: Run, outputs: Outputs, start: int, resume: Simulations | None, on_failure: str
+    run: Run, outputs: Outputs, start: int, resume: Simulations | None, names: Names
 ) -> Simulations:
     """Put together the simulations that worked, after those of an earlier run."""
     kept = 0 if resume is None else int(resume.ok[:start].sum())
     shape = resume.x.shape[1:] if resume is not None and kept else _shape(outputs.rows)
     reasons = [_reason(row, shape) for row in outputs.rows]
     ok = np.array([reason is None for reason in reasons], dtype=bool)
-    count = len(outputs.rows)
-    theta = run.theta(start, start + count)
+    theta = run.theta(start, start + len(ok))
     reason = next((r for r in reasons if r is not None), None)
-    if reason is not None and on_failure == "raise":
+    if reason is not None and not run.caller.drop:
         bad = theta[int(np.argmin(ok))]
         raise ValueError(f"the simulation at theta = {bad} failed: {reason}")
     good = [row for row, fine in zip(outputs.rows, ok, strict=True) if fine]
     x = np.array(good) if good else np.empty((0, *shape))
-    theta = theta[ok]
+    theta, x_names = theta[ok], outputs.names
     if resume is not None:
         theta = np.concatenate([resume.theta[:kept], theta])
         x = np.concatenate([resume.x[:kept], x]) if kept else x
         ok = np.concatenate([resume.ok[:start], ok])
-        reason = resume.reason or reason
+        reason, x_names = resume.reason or reason, x_names or resume.x_names
     if not len(theta):
         raise ValueError(f"all {len(ok)} simulations failed; the first: {reason}")
-    names = outputs.names if resume is None else outputs.names or resume.x_names
-    requested = max(run.n, len(ok))
-    return Simulations(
-        theta, x, ok, requested, run.source.names, names, run.caller.vectorized, run.entropy, reason
-    )
+    how = run.caller.vectorized, run.entropy, reason
+    return Simulations(theta, x, ok, max(run.n, len(ok)), names, x_names, *how)
 
 
 def _shape(rows: list[Floats | str]) -> tuple[int, ...]:
     """Shape of one output: that of the first with finite numbers."""
     arrays = [row for row in rows if not isinstance(row, str)]
     finite = [row for row in arrays if np.all(np.isfinite(row))]
-    shape: tuple[int, ...] = (finite or arrays)[0].shape if arrays else (1,)
-    return shape
+    return (finite or arrays)[0].shape if arrays else (1,)
 
 
 def _reason(row: Floats | str, shape: tuple[int, ...]) -> str | None:
     """Why a simulation counts as failed, or None."""
     if isinstance(row, str):
         return row
-    if row.shape == shape:
-        return None if np.all(np.isfinite(row)) else "NaN or infinite output"
-    if np.all(np.isnan(row)):
+    if np.all(np.isfinite(row)) and row.shape == shape:
+        return None
+    if row.shape == shape or np.all(np.isnan(row)):
         return "NaN or infinite output"
     raise ValueError(
         f"simulations have different shapes, {shape} and {row.shape}; cut or pad them to one "
         "shape, or give a summary of fixed length"
     )
-
-
-def _parameters(prior: Any, n: int | None) -> tuple[Source, int]:
-    """Source of parameters and their number."""
-    if isinstance(prior, np.ndarray) or is_frame(prior):
-        theta = np.asarray(to_numpy(as_vectors(prior, "theta")), dtype=np.float64)
-        n = len(theta) if n is None else n
-        if n > len(theta):
-            raise ValueError(
-                f"{n} simulations at {len(theta)} parameters; to draw them with replacement, give "
-                "as_prior(theta)"
-            )
-        source = Source(None, theta, None)
-    else:
-        read = as_prior(prior)
-        source = Source(read, None, read.names)
-    if n is None:
-        raise ValueError("n, the number of simulations, is missing")
-    if n < 1:
-        raise ValueError(f"the number of simulations must be positive, got {n}")
-    return source, int(n)
-
-
-def _entropy(rng: Rng) -> tuple[int, ...]:
-    return tuple(int(word) for word in as_generator(rng).integers(2**32, size=4))

@@ -1,0 +1,154 @@
+"""A simulator, a prior and an observation in; a posterior out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
+from kernelbayes.likelihood_free.calling import Output, Simulator, Summary
+from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.learn import Criterion, check_options
+from kernelbayes.likelihood_free.model import LikelihoodFree, Method
+from kernelbayes.likelihood_free.posterior import Posterior
+from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Round, round_weights
+from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
+
+# Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
+FROM_PRIOR = 0.2
+
+
+def infer(
+    simulator: Simulator,
+    prior: PriorLike,
+    x_observed: Output,
+    n_simulations: int = 1000,
+    method: Method = "auto",
+    summary: Summary | None = None,
+    n_jobs: int = 1,
+    rng: Rng = None,
+    *,
+    rounds: int = 1,
+    adjust: str = "auto",
+    criterion: Criterion = "log",
+    simulations: Simulations | None = None,
+    vectorized: bool | None = None,
+    on_failure: str = "drop",
+    progress: bool | None = None,
+) -> Posterior:
+    r"""Posterior over a simulator's parameters given an observation.
+
+    Parameters
+    ----------
+    simulator : callable
+        ``simulator(theta, rng)`` of one parameter (d,) or of a batch (b, d).
+    prior : distribution, list or dict of them, object, callable or draws
+        See :class:`~kernelbayes.LikelihoodFree`.
+    x_observed : number, array or dict
+        Shaped like one output of the simulator.
+    n_simulations : int
+        In all rounds together.
+    method, adjust, criterion
+        See :class:`~kernelbayes.LikelihoodFree`.
+    summary : callable, optional
+        Summary statistics of a simulation, applied to the observation too.
+    n_jobs : int
+        Processes that simulate.
+    rng : int, Generator or None
+    rounds : int
+        With more than one, later simulations are made where the posterior so far lies, weighted by
+        prior over proposal. Sharper for one observation, of no use for others.
+    simulations : Simulations, optional
+        Made before with the same simulator and prior, by :func:`simulate`; continued if they are
+        fewer than ``n_simulations`` (and there is one round).
+    vectorized : bool, optional
+        Whether the simulator takes batches; found out unless given.
+    on_failure : {"drop", "raise"}
+        What to do with simulations that give NaN or infinite numbers, or raise.
+    progress : bool, optional
+
+    Returns
+    -------
+    Posterior
+        Its ``diagnostics`` say how it was made, and hold the fitted ``model`` and the
+        ``simulations`` (of the first round).
+
+    Examples
+    --------
+    >>> import kernelbayes as kb
+    >>> from scipy import stats
+    >>> def simulator(theta, rng):
+    ...     return rng.normal(theta, 1.0)
+    >>> posterior = kb.infer(simulator, stats.norm(0, 1), 1.0, n_simulations=500, rng=0)
+    >>> bool(abs(posterior.mean()[0] - 0.5) < 0.2)  # the exact one is N(1/2, 1/2)
+    True
+    """
+    check_options(method, adjust, criterion)  # before anything is simulated, which takes long
+    sizes = _sizes(n_simulations, rounds, simulations)
+    generator, read = as_generator(rng), as_prior(prior)
+    if rounds > 1 and read.simplices:
+        raise ValueError("rounds need a density, which posteriors on a simplex have not; use one")
+    options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
+    options |= {"on_failure": on_failure, "rng": generator}
+    how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}
+    runs = simulate(simulator, read, sizes[0], **how, **options)
+    observed = as_observation(x_observed, summary, runs)
+    seed = int(generator.integers(2**31))
+
+    def posterior_of(theta: Floats, x: Floats, weights: Floats | None, i: int) -> Posterior:
+        model = LikelihoodFree(read, method, adjust, criterion, rng=seed + i, progress=progress)
+        model.fit(theta, x, weights)
+        with warnings.catch_warnings():
+            if i < rounds - 1:  # only the posterior that is returned may warn
+                warnings.simplefilter("ignore", NumericalWarning)
+            found: Posterior = model.posterior(observed)
+        return found.with_diagnostics(replace(found.diagnostics, model=model, simulations=runs))
+
+    posterior = posterior_of(runs.theta, runs.x, None, 0)
+    theta, x, failed, done = runs.theta, runs.x, runs.failed, [Round(runs.done, 1.0, posterior)]
+    for i, m in enumerate(sizes[1:], start=1):
+        if m < 1:  # more rounds than simulations
+            continue
+        proposed, few = _proposed(posterior, read, m, generator)
+        more = simulate(simulator, proposed, vectorized=runs.vectorized, **options)
+        done.append(Round(more.done, few / m, posterior))
+        theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
+        failed += more.failed
+        posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
+    return posterior.with_diagnostics(replace(posterior.diagnostics, failed=failed))
+
+
+def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:
+    """Check what was asked for; return the number of simulations of each round."""
+    if not isinstance(rounds, int | np.integer) or rounds < 1:
+        raise ValueError(f"rounds must be a positive number, got {rounds!r}")
+    if simulations is not None and not isinstance(simulations, Simulations):
+        raise TypeError(
+            f"simulations must come from simulate(...), got {type(simulations).__name__}; for "
+            "arrays use LikelihoodFree(prior).fit(theta, x)"
+        )
+    first = n if rounds == 1 else max(n // rounds, 1)
+    if first < FEWEST_SIMULATIONS < n:
+        raise ValueError(
+            f"{n} simulations in {rounds} rounds are {first} each; at least {FEWEST_SIMULATIONS} "
+            "are needed: fewer rounds or more simulations"
+        )
+    later = (n - first) * np.arange(rounds) // max(rounds - 1, 1)
+    return [first if simulations is None else max(first, simulations.done), *np.diff(later)]
+
+
+def _proposed(
+    posterior: Posterior, prior: Prior, m: int, rng: np.random.Generator
+) -> tuple[Floats, int]:
+    """Parameters (m, d) drawn from the posterior and some from the prior; how many of these."""
+    few = min(m - 1, int(np.ceil(FROM_PRIOR * m)))
+    drawn: Floats = posterior.sample(m - few, rng=rng)
+    if few:
+        drawn = np.concatenate([drawn, prior.sample(few, rng)])
+    return np.asarray(
+        rng.permutation(drawn)
+    ), few  # mixed, so that an interrupted round has both kinds

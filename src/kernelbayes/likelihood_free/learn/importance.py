@@ -1,0 +1,279 @@
+r"""Posteriors of a learned likelihood and a prior, by importance sampling.
+
+Draws of all rounds are kept, weighted by the target over the mixture of all proposals (Cornuet et
+al. 2012, adaptive multiple importance sampling). A proposal is a smoothed sample of earlier draws.
+Its density at such a draw leaves out the kernel centred there; including it would make weights too
+small in sparse regions, and posteriors too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from kernelbayes.arrays import Bools, Floats, Ints
+from kernelbayes.embedding.smooth import (
+    NEIGHBOURS,
+    ROUNDING,
+    WIDEST,
+    Sample,
+    Smoothed,
+    best_smoothing,
+    heaviest,
+    neighbour_distances,
+    silverman_factor,
+)
+from kernelbayes.likelihood_free.learn.adjust import Inverse
+from kernelbayes.likelihood_free.learn.likelihood import Forward
+from kernelbayes.likelihood_free.learn.task import Found, Observed, Task, Variant
+
+LogDensity = Callable[[Floats], Floats]
+# Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
+PROPOSAL_POINTS = 300  # points of a proposal's density
+# Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
+# a neighbour, and at least so much.
+WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
+LEAST_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
+FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
+ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % of a deviation
+# Draws and rounds of importance sampling: for a posterior, and while choosing.
+DRAWS, ROUNDS, QUICK_ROUNDS = 500, 8, 2
+# If fewer effective draws of a prior without a density are left, so many of them are smoothed.
+ENOUGH_PRIOR, SMOOTHED_DRAWS = 100.0, 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A learned likelihood with a prior: posteriors by importance sampling."""
+
+    task: Task
+    inverse: Inverse
+    variant: Variant
+    forward: Forward
+    prior_draws: Floats
+
+    @classmethod
+    def fit(
+        cls,
+        task: Task,
+        inverse: Inverse,
+        variant: Variant,
+        rng: np.random.Generator,
+        like: Forward | None = None,
+    ) -> Likelihood:
+        """Learn the likelihood of the data, of their rows or of predicted means ("mean")."""
+        drawn = task.draw_prior(rng)
+        S = task.X if task.rows is None else task.rows
+        if variant.summary == "mean":
+            S = inverse.moments.left_out[:, : task.P.shape[1]]
+        return cls(task, inverse, variant, Forward.fit(task.P, S, rng, like), drawn)
+
+    def posterior(self, data: Observed, rng: np.random.Generator, quick: bool = False) -> Found:
+        """Points (k, d), weights (k,) and smoothing given each of the data."""
+        for _, found in self._drawn(data, rng, quick):
+            if isinstance(found, Weighted):
+                sample = heaviest(found.points, found.weights)
+                yield *sample, best_smoothing(*sample, rng)
+            else:
+                yield *found, self.variant.smoothing
+
+    def scores(self, data: Observed, truths: Floats, rng: np.random.Generator) -> Floats:
+        """Log posterior densities (m,) at the true parameters (m, d); the prior has a density.
+
+        The truth itself is counted among the draws that estimate the evidence: if the proposals
+        missed it, its weight is large and the score small, as it should be.
+        """
+        logs = []
+        for truth, (log_likelihood, found) in zip(
+            truths, self._drawn(data, rng, True), strict=True
+        ):
+            assert isinstance(found, Weighted)
+            prior = self.task.log_prior(truth[None])
+            here = prior + log_likelihood(truth[None])
+            weight = here - found.proposals.log_counts(truth[None], prior)
+            logs.append(float(here[0]) - found.log_evidence(float(weight[0])))
+        return np.array(logs)
+
+    def _drawn(
+        self, data: Observed, rng: np.random.Generator, quick: bool
+    ) -> Iterator[tuple[LogDensity, Weighted | Sample]]:
+        """Log likelihood given each of the data, and weighted draws of the posterior."""
+        observed = data.X if data.rows is None else data.rows
+        if self.variant.summary == "mean":
+            observed = self.inverse.means(data.X)
+        starts = self.inverse.posterior(data.X, self.variant.recipe)
+        for s, start in zip(observed, starts, strict=True):
+            log_likelihood = partial(self.forward.log_likelihood, s=s)
+            log_prior: LogDensity = self.task.log_prior
+            if not self.task.has_density:  # the prior's draws are the proposal
+                drawn = self.prior_draws[: 2 * DRAWS if quick else None]
+                weights = tempered(log_likelihood(drawn), 0.0)
+                shares = np.bincount(self._copies[: len(drawn)], weights)
+                if 1.0 / float(shares @ shares) >= ENOUGH_PRIOR or not self.task.continuous:
+                    yield log_likelihood, (drawn, weights)
+                    continue
+                log_prior = self._log_smoothed_prior
+            proposal = proposal_of(*start, self.task.discrete, rng)[0]
+            how = proposal, DRAWS, QUICK_ROUNDS if quick else ROUNDS, rng
+            yield (
+                log_likelihood,
+                importance_sample(log_likelihood, log_prior, self.prior_draws, *how),
+            )
+
+    def _log_smoothed_prior(self, P: Floats) -> Floats:
+        """Log density (n,) of the smoothed prior within its support."""
+        return np.where(self.task.in_support(P), self._prior_density.log_density(P), -np.inf)
+
+    @cached_property
+    def _prior_density(self) -> Smoothed:
+        """The prior's draws, smoothed."""
+        # Draws with replacement have copies; unless merged, they would make no smoothing look best.
+        copies = self._copies[:SMOOTHED_DRAWS]
+        _, first, times = np.unique(copies, return_index=True, return_counts=True)
+        points, weights = self.prior_draws[first], times / len(copies)
+        how = best_smoothing(points, weights, np.random.default_rng(0))
+        return Smoothed.by(points, weights, how, self.task.discrete)
+
+    @cached_property
+    def _copies(self) -> Ints:
+        """Numbers (n,) of the prior's draws in order of appearance; copies have the same."""
+        numbers = np.unique(self.prior_draws, axis=0, return_index=True, return_inverse=True)
+        return np.asarray(np.argsort(np.argsort(numbers[1]))[numbers[2].ravel()])
+
+
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """Mixture that draws came from: m of each smoothed sample, and some of the prior."""
+
+    parts: tuple[tuple[Smoothed, int], ...] = ()
+    from_prior: int = 0
+
+    @property
+    def drawn(self) -> int:
+        """Number of draws."""
+        return self.from_prior + sum(m for _, m in self.parts)
+
+    def with_more(self, smooth: Smoothed, m: int, from_prior: int) -> Proposals:
+        """Mixture with so many more draws."""
+        return Proposals((*self.parts, (smooth, m)), self.from_prior + from_prior)
+
+    def log_counts(self, T: Floats, log_prior: Floats) -> Floats:
+        """Log of draws per volume (k,) at T (k, d), where the prior has these log densities."""
+        found = np.log(self.from_prior) + log_prior
+        for smooth, m in self.parts:
+            found = np.logaddexp(found, np.log(m) + smooth.log_density(T))
+        return np.asarray(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Draws (k, d) of proposals, and the logs (k,) of their importance weights."""
+
+    points: Floats
+    logs: Floats
+    proposals: Proposals
+
+    @property
+    def weights(self) -> Floats:
+        """Weights that sum to one."""
+        return tempered(self.logs, 0.0)
+
+    @property
+    def ess(self) -> float:
+        """Effective number of draws."""
+        return float(1.0 / np.sum(self.weights**2))
+
+    def log_evidence(self, log_weight: float | None = None) -> float:
+        """Log of the integral of the target, by the draws and, if given, one more point."""
+        total = float(np.logaddexp.reduce(self.logs))
+        if log_weight is None:
+            return total
+        drawn = self.proposals.drawn
+        return float(np.logaddexp(total, log_weight) + np.log(drawn / (drawn + 1)))
+
+
+def importance_sample(
+    log_likelihood: LogDensity,
+    log_prior: LogDensity,
+    prior_draws: Floats,
+    start: Smoothed,
+    m: int,
+    rounds: int,
+    rng: np.random.Generator,
+) -> Weighted:
+    """Weighted sample of likelihood times prior, by proposals that improve.
+
+    Parameters
+    ----------
+    log_likelihood, log_prior : functions (k, d) -> (k,)
+        The log of the prior is -inf outside of its support.
+    prior_draws : array (n, d)
+        To mix into the proposals.
+    start : Smoothed
+        The first proposal.
+    m, rounds : int
+        Draws of each round, and rounds at most.
+    rng : Generator
+    """
+    few = max(int(FROM_PRIOR * m), 1)
+    d = start.points.shape[1]
+    T, target, prior, counts = np.empty((0, d)), np.empty(0), np.empty(0), np.empty(0)
+    proposals, proposal, own = Proposals(), start, np.empty(0, dtype=int)
+    for left in reversed(range(rounds)):
+        wide = prior_draws[rng.integers(len(prior_draws), size=few)]
+        new = np.vstack([proposal.draw(m - few, rng), wide])
+        there = log_prior(new)
+        new, there = new[np.isfinite(there)], there[np.isfinite(there)]
+        proposals = proposals.with_more(proposal, m - few, few)
+        close = proposal.log_density(T)
+        close[own] = _of_others(proposal, close[own])
+        more = np.logaddexp(np.log(m - few) + close, np.log(few) + prior)
+        counts = np.append(np.logaddexp(counts, more), proposals.log_counts(new, there))
+        T, prior = np.vstack([T, new]), np.append(prior, there)
+        target = np.append(target, there + log_likelihood(new))
+        found = Weighted(T, target - counts, proposals)
+        if left == 0 or found.ess >= ENOUGH_ESS:
+            break
+        weights = tempered(found.logs, LEAST_ESS * m)
+        proposal, own = proposal_of(T, weights, start.discrete, rng)
+    return found
+
+
+def proposal_of(
+    points: Floats, weights: Floats, discrete: Bools, rng: np.random.Generator
+) -> tuple[Smoothed, Ints]:
+    """Smoothed sample of some of the points, drawn by weight, and their indices."""
+    rows = np.arange(len(points))
+    if len(points) > PROPOSAL_POINTS:
+        rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
+        rows, times = np.unique(rows, return_counts=True)
+        points, weights = points[rows], times / PROPOSAL_POINTS
+    h = min(WIDER * silverman_factor(weights, points.shape[1]), WIDEST)
+    smooth = Smoothed(points, weights, h, discrete)
+    if points.shape[1] > CLOSE_DIMENSIONS or len(points) <= NEIGHBOURS:
+        return smooth, rows
+    apart = neighbour_distances(smooth.whitened, NEIGHBOURS)
+    return replace(smooth, h=np.clip(CLOSE * apart, NARROWEST_PROPOSAL, WIDEST)), rows
+
+
+def _of_others(smooth: Smoothed, logs: Floats) -> Floats:
+    """Log densities (n,) at the points of a smoothed sample, of the others only."""
+    if not len(logs):
+        return logs
+    own = np.exp(np.minimum(smooth.log_own() - logs, 0.0))
+    others = 1.0 - np.minimum(smooth.weights, 1.0 - ROUNDING)
+    return np.asarray(logs + np.log(np.maximum(1.0 - own, ROUNDING) / others))
+
+
+def tempered(logs: Floats, least_ess: float) -> Floats:
+    """Weights exp(b logs), summing to one; b = 1, or smaller until enough are effective."""
+    b = 1.0
+    while True:
+        weights = np.exp(b * (logs - logs.max()))
+        weights /= weights.sum()
+        if 1.0 / float(weights @ weights) >= least_ess or b < 1e-6:
+            return np.asarray(weights)
+        b *= 0.7

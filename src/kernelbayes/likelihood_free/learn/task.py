@@ -1,0 +1,353 @@
+"""What is learned from simulations: the task, its coordinates, and learners without a likelihood.
+
+Coordinates of data: each column is centred at its median and divided by half the distance between
+its 16th and 84th percentiles (the standard deviation of a normal sample), so that a few outlying
+simulations have no influence. Heavy-tailed columns go through an inverse hyperbolic sine, a
+logarithm for large values of either sign; in others only far outliers do. Coordinates of
+parameters: one-sided bounds are removed by a logarithm, then all are centred and scaled.
+
+A :class:`Variant` is one way from an observation to a posterior, a recipe; fitted to a
+:class:`Task` it is a learner: :class:`Near`, :class:`Rule` or, in its own module,
+:class:`~kernelbayes.likelihood_free.learn.importance.Likelihood`. A learner answers
+``posterior(data, rng)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit, logit
+
+from kernelbayes.arrays import Bools, Floats, Ints, Rng, as_generator
+from kernelbayes.embedding import Batch, Embedding, embed
+from kernelbayes.embedding.smooth import Sample, Smoothing
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.gram.features import fourier
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.likelihood_free.learn.adjust import Inverse, Recipe
+from kernelbayes.likelihood_free.prior import Prior
+from kernelbayes.rules import BayesMethod, ConditionalEmbedding
+
+METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
+RULES = ("cme", "original", "importance")
+# For each of some data: points (k, d), weights (k,) and how to smooth them.
+Found = Iterator[tuple[Floats, Floats, Smoothing | None]]
+# A column is heavy-tailed if one per cent of its values lie beyond HEAVY scales (2.6 if normal); in
+# others, distances beyond FAR scales grow like their logarithm. MOST keeps scaled data finite.
+HEAVY, FAR, MOST = 4.0, 10.0, 1e300
+ROW_FEATURES = 100  # random features of the rows of a data set: their error is 1 / sqrt(100)
+FARTHEST = 1e6  # largest coordinate of data: its square keeps half of the digits of ones
+EDGE = 1e-9  # share of a bounded range kept free at its ends: its logit is about 20
+MOST_LOG = 700.0  # exp of it is finite
+# Draws of a prior, to sample from; their mean has an error of 1 / sqrt(5000) of a deviation.
+PRIOR_DRAWS = 5000
+# Adjusted points outside of the prior's support are dropped, unless less than this share is left.
+LEAST_INSIDE = 0.05
+# Rules use low-rank factors above this many simulations, where a dense solve takes seconds.
+DENSE, RANK = 2000, 500
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Data in coordinates: vectors X (m, q) and, of iid data sets, their rows (m, k, p)."""
+
+    X: Floats
+    rows: Floats | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Robust standardisation of the columns of a table (n, p)."""
+
+    centre: Floats
+    scale: Floats
+    heavy: Bools
+
+    @classmethod
+    def of(cls, X: Floats) -> Columns:
+        """Fit to a table; a constant column keeps its units."""
+        low, centre, high = np.quantile(X, [0.16, 0.5, 0.84], axis=0)
+        with np.errstate(over="ignore"):  # of squares, in columns that may not need them
+            spread = np.where(high > low, (high - low) / 2.0, X.std(axis=0))
+        scale = np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
+        far = np.quantile(np.abs(_scales(X, centre, scale)), 0.99, axis=0)
+        return cls(centre, scale, far > HEAVY)
+
+    def __call__(self, X: Floats) -> Floats:
+        """Standardise a table (n, p)."""
+        U = _scales(X, self.centre, self.scale)
+        near = np.clip(U, -FAR, FAR)
+        squeezed = np.arcsinh(3.0 * U) / np.arcsinh(3.0)
+        return np.asarray(np.where(self.heavy, squeezed, near + np.arcsinh(U - near)))
+
+
+def _scales(X: Floats, centre: Floats, scale: Floats) -> Floats:
+    """Distances (n, p) from the centre in scales, finite also where a simulation exploded."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((X - centre) / scale, -MOST, MOST))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Mean embedding of data sets (n, k, p) of iid rows: vectors (n, q).
+
+    Averages over the rows of the coordinates, their products and random Fourier features.
+    """
+
+    columns: Columns
+    random: Kernel
+
+    def __call__(self, x: Floats) -> Floats:
+        """Embed data sets (n, k, p)."""
+        U = self.columns(x)
+        i, j = np.triu_indices(U.shape[2])
+        random = self.random.features(U.reshape(-1, U.shape[2]))
+        means = random.reshape(*U.shape[:2], -1).mean(axis=1)
+        return np.hstack([U.mean(axis=1), (U[:, :, i] * U[:, :, j]).mean(axis=1), means])
+
+
+@dataclass(frozen=True)
+class Data:
+    """From data sets to vectors: vectors standardised, sets of iid rows by their embedding."""
+
+    columns: Columns
+    rows: Rows | None = None
+
+    @classmethod
+    def of(cls, x: Floats, rng: Rng) -> Data:
+        """Fit to data (n, p), or (n, k, p) for n data sets of k iid rows."""
+        if x.ndim == 2:
+            return cls(Columns.of(x))
+        flat = x.reshape(-1, x.shape[2])
+        columns, generator = Columns.of(flat), as_generator(rng)
+        subset = columns(flat[generator.permutation(len(flat))[:2000]])
+        random = fourier(Gaussian.median(subset), x.shape[2], ROW_FEATURES, rng=generator)
+        rows = Rows(columns, random)
+        return cls(Columns.of(rows(x)), rows)
+
+    def __call__(self, x: Floats) -> Observed:
+        """Coordinates of data (n, p) or (n, k, p), cut off where their squares would overflow."""
+        X = self.columns(x if self.rows is None else self.rows(x))
+        iid = None if self.rows is None else self.rows.columns(x).clip(-FARTHEST, FARTHEST)
+        return Observed(X.clip(-FARTHEST, FARTHEST), iid)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Coordinates of parameters: one-sided bounds removed by a logarithm, centred and scaled."""
+
+    low: Floats
+    high: Floats
+    centre: Floats
+    scale: Floats
+    discrete: Bools
+
+    @classmethod
+    def of(cls, theta: Floats, prior: Prior | None) -> Space:
+        """Fit to parameters (n, d) of a prior."""
+        d = theta.shape[1]
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        discrete = np.zeros(d, dtype=bool) if prior is None else prior.discrete
+        if prior is not None:
+            one_sided = (np.isfinite(prior.low) != np.isfinite(prior.high)) & ~prior.discrete
+            low = np.where(one_sided, prior.low, low)
+            high = np.where(one_sided, prior.high, high)
+        free = unbounded(theta, low, high)
+        spread = free.std(axis=0)
+        return cls(low, high, free.mean(axis=0), np.where(spread > 0, spread, 1.0), discrete)
+
+    def coordinates(self, theta: Floats) -> Floats:
+        """Coordinates (n, d) of parameters (n, d)."""
+        return np.asarray((unbounded(theta, self.low, self.high) - self.centre) / self.scale)
+
+    def parameters(self, P: Floats) -> Floats:
+        """Parameters (n, d) of coordinates (n, d); discrete ones are rounded to integers."""
+        theta = bounded(P * self.scale + self.centre, self.low, self.high)
+        theta[:, self.discrete] = np.rint(theta[:, self.discrete])
+        return theta
+
+    def log_volume(self, theta: Floats) -> Floats:
+        """Log of the Jacobian determinant of the coordinates in the parameters, (n,)."""
+        free = unbounded(theta, self.low, self.high)
+        lower, upper = np.isfinite(self.low), np.isfinite(self.high)
+        logs = free[:, upper].sum(axis=1) - free[:, lower].sum(axis=1)
+        return np.asarray(logs - np.sum(np.log(self.scale)))
+
+
+def unbounded(theta: Floats, low: Floats, high: Floats) -> Floats:
+    """Coordinates in R^d of points of a box: logit, log, or as they are, by column."""
+    lower, upper = np.isfinite(low), np.isfinite(high)
+    both, above, below = lower & upper, lower & ~upper, upper & ~lower
+    free, tiny = theta.copy(), np.finfo(float).tiny
+    share = (theta[:, both] - low[both]) / (high[both] - low[both])
+    free[:, both] = logit(np.clip(share, EDGE, 1.0 - EDGE))
+    free[:, above] = np.log(np.maximum(theta[:, above] - low[above], tiny))
+    free[:, below] = -np.log(np.maximum(high[below] - theta[:, below], tiny))
+    return free
+
+
+def bounded(free: Floats, low: Floats, high: Floats) -> Floats:
+    """Points of the box, the inverse of :func:`unbounded`, also after rounding."""
+    lower, upper = np.isfinite(low), np.isfinite(high)
+    both, above, below = lower & upper, lower & ~upper, upper & ~lower
+    theta = free.copy()
+    theta[:, both] = low[both] + (high[both] - low[both]) * expit(free[:, both])
+    theta[:, above] = low[above] + np.exp(np.minimum(free[:, above], MOST_LOG))
+    theta[:, below] = high[below] - np.exp(np.minimum(-free[:, below], MOST_LOG))
+    return np.asarray(np.clip(theta, low, high))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way from an observation to a posterior."""
+
+    kind: str
+    recipe: Recipe
+    summary: str = ""
+    bandwidth: float = 1.0
+    smoothing: Smoothing | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "likelihood":
+            return f"likelihood of the {self.summary}"
+        if self.kind in RULES:
+            adjust = "" if self.recipe.adjust == "none" else f", {self.recipe.adjust} adjusted"
+            return f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}"
+        return str(self.recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class Task(Observed):
+    """Simulations in coordinates: data, their parameters P (n, d), weights (n,) and the prior."""
+
+    P: Floats
+    weights: Floats | None
+    prior: Prior | None
+    space: Space
+
+    @property
+    def discrete(self) -> Bools:
+        """Which parameters are discrete."""
+        d = self.P.shape[1]
+        return np.zeros(d, dtype=bool) if self.prior is None else self.prior.discrete
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the prior has a density on R^d, so that its draws can be smoothed to one."""
+        return self.prior is None or not (self.prior.simplices or np.any(self.prior.discrete))
+
+    @property
+    def has_density(self) -> bool:
+        """Whether the prior has a density that proposals can be corrected by."""
+        return self.prior is not None and self.prior.has_density and self.continuous
+
+    @cached_property
+    def support(self) -> tuple[Floats, Floats]:
+        """Ends of the prior's support in coordinates, where moving or smoothing may leave it."""
+        d = self.P.shape[1]
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        if self.prior is None:
+            return low, high
+        somewhere = self.space.parameters(np.zeros((1, d)))[0]
+        on_simplex = np.isin(np.arange(d), [j for c in self.prior.simplices for j in c])
+        for end, ends, beyond in (
+            (self.prior.low, low, self.space.low),
+            (self.prior.high, high, self.space.high),
+        ):
+            matters = np.isfinite(end) & (end != beyond) & ~on_simplex
+            at = self.space.coordinates(np.where(matters, end, somewhere)[None])[0]
+            ends[matters] = at[matters]
+        return low, high
+
+    def subset(self, rows: Ints) -> Task:
+        """Task of some of the simulations."""
+        weights = None if self.weights is None else self.weights[rows] / self.weights[rows].sum()
+        few = None if self.rows is None else self.rows[rows]
+        return replace(self, P=self.P[rows], X=self.X[rows], rows=few, weights=weights)
+
+    def inverse(self, rng: np.random.Generator, like: Inverse | None = None) -> Inverse:
+        """Regression of parameters on data, which all variants need."""
+        return Inverse.fit(self.P, self.X, rng, self.weights, self.discrete, like)
+
+    def in_support(self, points: Floats) -> Bools:
+        """Which points (k, d) lie within the ends of the support."""
+        low, high = self.support
+        return np.asarray(np.all((points >= low) & (points <= high), axis=1))
+
+    def inside(self, points: Floats, weights: Floats) -> Sample:
+        """Points within the prior's support; if hardly any are, all of them, moved to its edge."""
+        inside = self.in_support(points)
+        if self.has_density and self.prior is not None and not self.prior.has_marginals:
+            inside &= np.isfinite(self.log_prior(points))  # a joint density may not fill its box
+        total = np.sum(np.abs(weights))
+        if np.all(inside) or np.sum(np.abs(weights[inside])) < LEAST_INSIDE * total:
+            return np.clip(points, *self.support), weights
+        kept = weights[inside]
+        mass = kept.sum()
+        return points[inside], kept * (weights.sum() / mass if mass > 0 else 1.0)
+
+    def log_prior(self, P: Floats) -> Floats:
+        """Log density (n,) of the prior at coordinates (n, d); zero without a prior."""
+        if self.prior is None:
+            return np.zeros(len(P))
+        theta = self.space.parameters(P)
+        logs = self.prior.log_density(theta)
+        return np.where(np.isfinite(logs), logs - self.space.log_volume(theta), -np.inf)
+
+    def draw_prior(self, rng: np.random.Generator) -> Floats:
+        """Coordinates (m, d) of draws of the prior, or of the simulations if there is none."""
+        if self.prior is not None:
+            return self.space.coordinates(self.prior.sample(PRIOR_DRAWS, rng))
+        if self.weights is None:
+            return self.P
+        return self.P[rng.choice(len(self.P), size=PRIOR_DRAWS, p=self.weights)]
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Learner of near simulations, adjusted or not."""
+
+    task: Task
+    inverse: Inverse
+    variant: Variant
+
+    def sample(self, X: Floats) -> Iterator[Sample]:
+        """Points (k, d) and weights (k,) given each of the data X (m, q)."""
+        for points, w in self.inverse.posterior(X, self.variant.recipe):
+            yield self.task.inside(points, w)
+
+    def posterior(self, data: Observed, rng: np.random.Generator) -> Found:  # noqa: ARG002
+        """Points, weights and smoothing given each of the data; nothing is random here."""
+        return ((points, w, self.variant.smoothing) for points, w in self.sample(data.X))
+
+
+@dataclass(frozen=True, eq=False)
+class Rule(Near):
+    """Learner by a rule of probability, which maps data (m, q) to weights on all simulations."""
+
+    rule: Callable[[Floats], Batch | Embedding]
+
+    @classmethod
+    def fit(cls, task: Task, inverse: Inverse, variant: Variant, rng: np.random.Generator) -> Rule:
+        """Fit the rule of a variant."""
+        U = task.X @ inverse.metric
+        kernel_x, kernel_z = Gaussian.median(U, variant.bandwidth), Gaussian.median(task.P)
+        if variant.kind == "cme" and task.weights is None and len(U) <= DENSE:
+            cme = ConditionalEmbedding(kernel_x, kernel_z).fit(U, task.P)
+            return cls(task, inverse, variant, cme)
+        method: BayesMethod = "original" if variant.kind == "original" else "importance"
+        rank = RANK if len(U) > DENSE else None
+        prior = None if task.weights is None else embed(task.P, kernel_z, task.weights)
+        seed = int(rng.integers(2**31))
+        rule = KernelBayesRule(kernel_x, kernel_z, method=method, rank=rank, rng=seed)
+        return cls(task, inverse, variant, rule.fit(U, task.P, prior=prior).posterior)
+
+    def sample(self, X: Floats) -> Iterator[Sample]:
+        """Points (n, d), adjusted or not, and weights (n,) given each of the data X (m, q)."""
+        W = np.atleast_2d(self.rule(X @ self.inverse.metric).weights)
+        every = np.arange(len(self.task.P))
+        for moved, w in zip(self.inverse.moved(X, self.variant.recipe), W, strict=True):
+            yield self.task.inside(moved(every), w)
