@@ -1,6 +1,8 @@
 """What kernels say of themselves; that it is true of every kernel is a law in test_kernels."""
 
+import ast
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,3 +181,51 @@ def test_laws_catch_a_kernel_that_is_wrong_about_itself():
 
     with pytest.raises(AssertionError, match="scaled"):
         laws.check_kernel(Shrinking(1.0), X)
+
+
+# --- nobody asks for the class of a kernel --------------------------------------------------------
+
+SOURCE = Path(kb.__file__).parent
+CONCRETE = {
+    name
+    for name, cls in vars(kb).items()
+    if isinstance(cls, type) and issubclass(cls, kb.Kernel) and cls is not kb.Kernel
+}
+# laws: a composite is checked against its definition. step: one kernel matrix of landmarks gives
+# both features and similarities. The last ones are still to be ported.
+ASKING = {"laws.py", "filters/step.py", "filters/model.py"}
+ASKING |= {f"compare/{name}.py" for name in ("collection", "random_features", "large")}
+
+
+def classes_asked_for(source):
+    """Names of concrete kernels in isinstance calls and in class patterns."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.MatchClass):
+            found.add(ast.unparse(node.cls))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            found.update(n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name))
+    return found & CONCRETE
+
+
+FILES = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
+OUTSIDE = [name for name in FILES if not name.startswith(("kernels/", "gram/"))]
+
+
+@pytest.mark.parametrize("name", [name for name in OUTSIDE if name not in ASKING])
+def test_kernels_are_asked_about_themselves_not_for_their_class(name):
+    found = classes_asked_for(FILES[name].read_text())
+    assert not found, f"{name} asks for {sorted(found)}: make it a question to Kernel"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("isinstance(k, Gaussian | Sum)", {"Gaussian", "Sum"}),
+        ("isinstance(k, (Kernel, Parts))", {"Parts"}),
+        ("isinstance(k, Kernel)", set()),
+        ("match k:\n    case Scaled(factor=c):\n        pass", {"Scaled"}),
+    ],
+)
+def test_questions_for_a_class_are_recognised(source, expected):
+    assert classes_asked_for(source) == expected

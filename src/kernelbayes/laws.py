@@ -10,18 +10,17 @@ much. The library's own kernels are tested with it on random points.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, epsilon, like, namespace, to_float, to_numpy
+from kernelbayes.arrays import Array, Floats, epsilon, like, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed, mmd2
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import Points, PointsLike, count, take
 
 
-def check_kernel(kernel: Kernel, points: Any) -> None:
+def check_kernel(kernel: Kernel, points: PointsLike) -> None:
     """Check the laws of a positive semi-definite kernel on some points.
 
     Exact symmetry; the diagonal is exactly ``diag``; k(X, Y) agrees with k(X) and with its
@@ -165,7 +164,7 @@ def _exponent(kernel: Kernel) -> float:
     return 0.5 if kernel.finite else 1.0  # an approximation carries the square root of rounding
 
 
-def _tolerance(kernel: Kernel, X: Points, G: np.ndarray[Any, Any]) -> float:
+def _tolerance(kernel: Kernel, X: Points, G: Floats) -> float:
     """Allow the square root of the precision, relative to the size of the kernel's values.
 
     That is what radial kernels promise when points spread over many bandwidths.
@@ -175,11 +174,11 @@ def _tolerance(kernel: Kernel, X: Points, G: np.ndarray[Any, Any]) -> float:
     return float(4.0 * eps**0.5 * _size(kernel, G))
 
 
-def _size(kernel: Kernel, G: np.ndarray[Any, Any]) -> float:
+def _size(kernel: Kernel, G: Floats) -> float:
     # An approximation may vanish far from its landmarks: its values do not tell its size.
     return max(float(np.abs(G).max()), 1.0 if kernel.finite else float(np.finfo(float).tiny))
 
 
-def _close(found: Any, expected: Any, tolerance: float, law: str) -> None:
+def _close(found: Array, expected: Array, tolerance: float, law: str) -> None:
     error = float(np.max(np.abs(np.asarray(found, float) - to_numpy(expected))))
     assert error <= tolerance, f"{law}: off by {error:.3e}, allowed {tolerance:.3e}"

@@ -17,7 +17,9 @@ from array_api_compat import device, is_array_api_obj
 from kernelbayes.arrays import Array, namespace, row_blocks
 
 T = TypeVar("T")
-# Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points.
+# Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
+# they share are a length and rows; a protocol of those alone would need a cast wherever a kernel
+# computes with them (90 places), so the checker sees Any and the name says what is meant.
 Points = Any
 # What a user may pass as points: also a frame, a series, a list of numbers.
 PointsLike = Any
