@@ -144,8 +144,7 @@ def block(problem: Problem, options: Options) -> Outcome:
             order[i * (n // q) : (i + 1) * (n // q)] for order, n in zip(orders, sizes, strict=True)
         ]
         part = problem.part(np.concatenate(rows))
-        moves = part.shuffled(options.permutations, rng)
-        statistics, spreads = part.with_spread(np.concatenate([part.observed[None], moves]))
+        statistics, spreads = part.with_spread(part.shuffled(options.permutations, rng, first=1))
         total += statistics
         values.append(statistics[0])
         own.append(spreads)

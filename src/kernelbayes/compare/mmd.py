@@ -88,16 +88,13 @@ def mmd_test(
         normal null (Gretton et al. 2012, section 6). "block": mean over blocks, permuted within
         blocks (Zaremba et al. 2013). "features": random features, weighted chi-square null.
     unbiased : bool
-        Statistic without the terms k(x_i, x_i); "linear" and "block" are always unbiased.
+        Statistic without terms k(x_i, x_i); "linear" and "block" are always unbiased.
     weights_x, weights_y : arrays (n,), (m,), optional
         Non-negative weights of the points, of any scale. For "permutation" and "wild".
-    alpha : float
-        Significance level for ``power_estimate``.
-    split : float
-        Share of each sample for choosing a kernel.
+    alpha, split : float
+        Significance level for ``power_estimate``. Share of each sample for choosing a kernel.
     block_length : float, "auto" or None
-        For "wild": memory of the multipliers in time steps. None: independent points; "auto": from
-        the autocorrelation in feature space.
+        For "wild": memory in time steps; "auto" estimates it, None means independent points.
     block_size, rank : int, optional
         For "block": points of the smaller sample in a block, min(sqrt(n), 64) unless given. For
         "features": number of features, 100 unless given.
@@ -111,7 +108,7 @@ def mmd_test(
     -----
     **Weights** move with their points: the null hypothesis is that the pairs (point, weight) are
     exchangeable. Two importance samples of one target from *different* proposals are not; use
-    ``method="wild"``, which bootstraps each sample by itself, and is right for large samples.
+    ``method="wild"``, which bootstraps each sample by itself and is right for large samples.
 
     Constant data have p-value 1 and a ``NumericalWarning``. A kernel that is not characteristic
     (linear, say) sees only some differences. Choosing the kernel by hand on the same data
@@ -150,12 +147,10 @@ def mmd_test(
 
 @dataclass(frozen=True, eq=False)
 class TwoSamples(Problem):
-    """Two samples under one kernel, pooled: points (N, ...), the first n of the first sample.
+    """Two samples of n and N - n points; their weights omega (N,) have mean one in each."""
 
-    The weights omega (N,) have mean one in each sample, so that both are on one scale.
-    """
-
-    points: Points
+    X: Points
+    Y: Points
     kernel: Kernel
     omega: Floats
     n: int
@@ -179,7 +174,7 @@ class TwoSamples(Problem):
             X, first = samples.positive_weights(X, weights_x, "X")
         if weights_y is not None:
             Y, second = samples.positive_weights(Y, weights_y, "Y")
-        return cls(concatenate(X, Y), kernel, np.concatenate([first, second]), len(first))
+        return cls(X, Y, kernel, np.concatenate([first, second]), len(first))
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -189,12 +184,17 @@ class TwoSamples(Problem):
     @property
     def samples(self) -> tuple[tuple[Points, ...], ...]:
         """Both samples, of one variable."""
-        return (take(self.points, slice(0, self.n)),), (take(self.points, slice(self.n, None)),)
+        return (self.X,), (self.Y,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """N and m."""
         return self.n, len(self.omega) - self.n
+
+    @cached_property
+    def points(self) -> Points:
+        """Both samples, pooled."""
+        return concatenate(self.X, self.Y)
 
     @cached_property
     def gram(self) -> Gram:
@@ -221,9 +221,13 @@ class TwoSamples(Problem):
 
     @cached_property
     def rows(self) -> Floats:
-        """G omega, and G omega with the second sample's weights set to zero; (2, N)."""
-        columns = np.column_stack([self.omega, np.where(self.observed, self.omega, 0.0)])
-        return np.asarray(self.gram.matmul(columns)).T
+        """Row sums G omega (N,)."""
+        return np.asarray(self.gram.matmul(self.omega))
+
+    @cached_property
+    def first(self) -> Floats:
+        """Row sums (N,) over the first sample."""
+        return np.asarray(self.gram.matmul(np.where(self.observed, self.omega, 0.0)))
 
     @cached_property
     def weights(self) -> Floats:
@@ -235,7 +239,7 @@ class TwoSamples(Problem):
     def vectors(self) -> Floats:
         """What is summed over each sample, (5, N): see :class:`Sums`."""
         omega, d = self.omega, self.gram.diag
-        return np.stack([omega * self.rows[0], omega**2 * d, omega, omega**2, omega * d])
+        return np.stack([omega * self.rows, omega**2 * d, omega, omega**2, omega * d])
 
     def forms(self, A: Floats) -> Floats:
         """Quadratic forms (b,) of the columns of A (N, b)."""
@@ -257,8 +261,7 @@ class TwoSamples(Problem):
     def left_out(self, full: Sums) -> Sums:
         """Return the sums without each point in turn."""
         g, d, omega, square, own = self.vectors
-        first = omega * self.rows[1]  # with the first sample
-        same = np.where(self.observed, first, g - first)
+        same = np.where(self.observed, omega * self.first, g - omega * self.first)
         lost = np.stack([2.0 * same - d, d, omega, square, own])
         groups = np.stack([self.observed, ~self.observed]) * lost[:, None]
         return Sums(full.cross - (g - same), full.groups - groups)
@@ -299,14 +302,14 @@ class TwoSamples(Problem):
 
     def witness(self) -> Witness:
         """Witness function mu_X - mu_Y, and its values at the pooled points."""
-        g, first = self.rows
         mx, my = self.omega[: self.n].sum(), self.omega[self.n :].sum()
-        return Witness(self.points, first / mx - (g - first) / my, self.kernel, self.weights)
+        values = self.first / mx - (self.rows - self.first) / my
+        return Witness(self.points, values, self.kernel, self.weights)
 
     def part(self, rows: Ints) -> TwoSamples:
         """Two samples of some of the pooled points."""
-        first = int(np.count_nonzero(rows < self.n))
-        return TwoSamples(take(self.points, rows), self.kernel, np.ones(len(rows)), first)
+        first, second = rows[rows < self.n], rows[rows >= self.n] - self.n
+        return TwoSamples.of(take(self.X, first), take(self.Y, second), self.kernel)
 
 
 @dataclass(frozen=True)
@@ -331,10 +334,9 @@ class Sums:
         return np.asarray((own / mass - self._hollow()).mean(axis=0))
 
     def centrality(self) -> Floats:
-        """Squared difference of the samples' mean centrality, k(z, .) averaged over both samples.
+        """Squared <mu_X - mu_Y, mu_pooled>: far from zero if one sample is wider or denser.
 
-        It is <mu_X - mu_Y, mu_pooled>, and up to the terms i = j the difference of within-sample
-        sums of Song and Chen (2023): far from zero if one sample is wider or denser.
+        Up to the terms i = j it is the difference of within-sample sums of Song and Chen (2023).
         """
         within, _, mass, _, _ = self.groups
         first, second = (within + self.cross) / mass

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Bools, Floats, Ints, NumericalWarning
+from kernelbayes.arrays import Floats, Ints, NumericalWarning
 from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
@@ -45,22 +46,20 @@ from kernelbayes.points import (
 )
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
-Moves = Ints | Bools
+Moves = npt.NDArray[np.integer[Any] | np.bool_]
 # Two statistics closer than this, relative to the kernel's values, are equal: they are sums of at
 # most 10^8 rounded terms, whose errors (1e-16 each, of random signs) add up to 1e-12.
 TIES = 1e-12
 # Relative trace error at which a factor stands for a Gram matrix: it moves a statistic by about
 # this share of its null mean, far below what permutations resolve.
 FACTOR_TOL = 1e-8
-# Entries of a Gram matrix held in memory: 4 GB of float64, half the memory of a small machine.
-GRAM_ENTRIES = 2**29
-# Entries of one block of relabellings: 64 MB as integers.
-MOVE_ENTRIES = 2**23
+GRAM_ENTRIES = 2**29  # of a Gram matrix held in memory: 4 GB, half of a small machine
+MOVE_ENTRIES = 2**23  # of one block of relabellings: 64 MB as integers
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a test is made; the arguments of :func:`kernelbayes.mmd_test` of these names."""
+    """How a test is made: arguments of :func:`kernelbayes.mmd_test`."""
 
     permutations: int
     rng: np.random.Generator
@@ -204,10 +203,11 @@ class Problem(ABC):
         """Size of the statistic for the largest possible difference."""
         return float(self.scales.prod())
 
-    def shuffled(self, draws: int, rng: np.random.Generator) -> Moves:
-        """Random relabellings (draws, N)."""
-        moves = np.tile(self.observed, (draws, 1))
-        return np.asarray(rng.permuted(moves, axis=1, out=moves))
+    def shuffled(self, draws: int, rng: np.random.Generator, first: int = 0) -> Moves:
+        """Random relabellings (first + draws, N), of which the first are the observed one."""
+        moves = np.repeat(self.observed[None], first + draws, axis=0)
+        rng.permuted(moves[first:], axis=1, out=moves[first:])
+        return moves
 
     def relabelled(self, permutations: int, rng: np.random.Generator) -> Iterator[Moves]:
         """Blocks (b, N) of relabellings, the observed one first."""
@@ -300,9 +300,7 @@ def check_sizes(least: int, **sizes: int) -> None:
     """Raise unless every sample has at least ``least`` points."""
     for name, n in sizes.items():
         if n < least:
-            raise ValueError(
-                f"too few points: {name} has {n}, and this test needs at least {least}"
-            )
+            raise ValueError(f"too few points: {name} has {n}; this test needs at least {least}")
 
 
 def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
