@@ -203,6 +203,12 @@ class Observations:
         return self.gram.kernel or self.exact
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether points are NumPy vectors, and the kernel checks nothing else about them."""
+        vectors = isinstance(self.X, np.ndarray) and type(self.exact)._points is Kernel._points
+        return vectors and self.exact.is_vector
+
+    @cached_property
     def usable(self) -> Bools | None:
         """Which training observations (n,) are complete; None means all."""
         if self.known is None:

@@ -240,16 +240,19 @@ def cut_off(weights: Array) -> Array | None:
 
 def observe(model: Filter, x: PointsLike) -> Seen:
     """One observation made ready for the update."""
-    found: tuple[Observations, Points] | None
-    if type(x) is np.ndarray and x.ndim and x.dtype.kind == "f" and np.isfinite(x).all():
-        found = model.observations_, x[None, ...]  # whole, as usual: no search for what is missing
+    observations = model.observations_
+    whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
+    if whole:  # as usual: no search for what is missing
+        point = x[None, ...]
     else:
-        found = present(model.observations_, as_row(row_in_order(x, model.names_x_)))
-    if found is None:
-        return Seen()
-    observations, point = found
-    point = observations.exact.points(point, "x")
-    observations.exact.check_pair(point, observations.X)
+        found = present(observations, as_row(row_in_order(x, model.names_x_)))
+        if found is None:
+            return Seen()
+        observations, point = found
+    X = observations.X
+    if not (whole and observations.plain and x.shape == X.shape[1:] and x.dtype == X.dtype):
+        point = observations.exact.points(point, "x")
+        observations.exact.check_pair(point, X)
     columns, support = evaluate(observations, point)
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
 
