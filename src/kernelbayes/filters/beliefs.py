@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Ints, to_numpy
+from kernelbayes.arrays import Array, Floats, to_numpy
 from kernelbayes.embedding import Batch, Embedding
+from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike
@@ -50,7 +51,7 @@ class StepInfo:
     observed: Any
     fallback: Any
 
-    def __getitem__(self, index: int | slice | Ints) -> StepInfo:
+    def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""
         return StepInfo(*(getattr(self, f.name)[index] for f in fields(self)))
 
@@ -100,9 +101,9 @@ class Beliefs(Batch):
         Arrays (T,).
     """
 
-    info: Any = field(default=None, repr=False)
+    info: StepInfo | None = field(default=None, repr=False)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         """Return the belief at one time as an Embedding, or the beliefs of some of the times."""
         chosen = super().__getitem__(index)
         if isinstance(chosen, Beliefs) and self.info is not None:
@@ -252,4 +253,4 @@ class Forecast(Beliefs):
         Over the training observations: the kernel mean of each predicted observation.
     """
 
-    observations: Any = field(default=None, repr=False)
+    observations: Beliefs | None = field(default=None, repr=False)

@@ -67,7 +67,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     back_ridge: float
 
     @abstractmethod
-    def start(self, prior: Any = None, lag: int = 0) -> FilterState:
+    def start(self, prior: PointsLike | None = None, lag: int = 0) -> FilterState:
         """State before the first observation."""
 
     step = step

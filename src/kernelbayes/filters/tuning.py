@@ -1,35 +1,34 @@
 r"""Tuning a filter by filtering what it has not learned from.
 
 The training sequences are cut into parts (two halves, KBR13 section 5.3, or blocks of sequences in
-the order given, so that a part left out is not framed by its neighbours in time).
-A candidate learns from all parts but one and filters the one left out, in turn; the mean loss over
-all steps is its score. Candidates race: they filter the left-out parts stretch by stretch, and one
-that is clearly worse than the leader so far is given up.
+the order given, since neighbours in time are alike). A candidate learns from all parts but one and
+filters the one held out, in turn; the mean loss over all steps is its score. Candidates race: one
+that is clearly worse than the best so far is given up (:mod:`kernelbayes.filters.racing`).
 
-1. A few starts far apart race: bandwidths of x and z in medians of the distances, ridges, and
-   the automatic ridges. After each part the worse half is given up. What is set on the model (a
-   kernel, a ridge) is the same in all starts.
-2. Unless a kernel on observations is given, and if they have several columns, the best races
-   itself with a bandwidth for each column, by what the column says about the state
+1. A few starts far apart race: bandwidths of x and z in multiples of the median distance, ridges,
+   and the automatic ridges. After each part the worse half is given up. What is set on the model
+   (a kernel, a ridge) is the same in all starts.
+2. If x has several columns and no kernel on x is given, the best races a copy of itself with a
+   bandwidth for each column, by what the column says about the state
    (:mod:`kernelbayes.filters.choices`).
-3. From the best one parameter is moved at a time, for as long as that pays: the ridge of Bayes'
-   rule, bandwidths of x and z apart, and the ridge of transition and prior.
-4. Unless a kernel on observations is given, other kernels race the Gaussian one from there:
-   Laplace and rational quadratic, which mind outliers less, a Gaussian one times a linear one, for
-   posteriors that are nearly linear in x, and Gaussian ones of transformed coordinates
+3. From the best, one parameter is moved at a time for as long as that helps: the ridge of Bayes'
+   rule, the bandwidths of x and z, and the ridge of transition and prior.
+4. If no kernel on x is given, other kernels race the Gaussian one from there: Laplace and rational
+   quadratic, which are less sensitive to outliers; a Gaussian one times a linear one, for
+   posteriors that are nearly linear in x; and Gaussian ones of transformed coordinates
    (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
-5. Moves go on from there, in steps of a factor that shrinks.
-6. The candidates that are within a standard error of the best are averaged: which of them is best
-   is chance, and their middle is steadier.
+5. Moves go on from there, in smaller and smaller steps.
+6. The candidates within a standard error of the best are averaged: which of them is best is
+   chance, and their middle varies less.
 
-All of this is about filtering. With ``smooth=True`` the ridge of the backward step follows, by
-smoothing the left-out parts with what was chosen: a state that hardly has noise of its own wants a
-smaller one than a noisy state (0.01 against 0.3 in the models tried).
+All of this is about filtering. With ``smooth=True`` the ridge of the backward step is chosen last,
+by smoothing the held-out parts: a state with little noise of its own needs a smaller one than a
+noisy state (0.01 against 0.3 in the models tried).
 
-Losses: ``"error"`` (squared error of the mean; for states that are no vectors, the squared RKHS
+Losses: ``"error"`` (squared error of the mean; for states that are not vectors, the squared RKHS
 distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the
-median distance of the truth), ``"coverage"`` (distance of the coverage of 90 % intervals from
-90 %), or a function ``(beliefs, Z) -> array (T,)`` of losses.
+median distance of the truth), ``"coverage"`` (how far the coverage of 90 % intervals is from 90 %),
+or a function ``(beliefs, Z) -> array (T,)`` of losses.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import NumericalWarning, Rng, to_numpy
+from kernelbayes.arrays import Bools, NumericalWarning, Rng, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choices import per_dimension
 from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
+from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.racing import Entry, Races, Setting
@@ -58,10 +57,11 @@ from kernelbayes.kernels import (
     Warped,
 )
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import as_vectors, concatenate
+from kernelbayes.points import Points, PointsLike, as_vectors, concatenate
 from kernelbayes.select import progress_bar, tune
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.
+# Chosen by hand to lie far apart: the moves that follow go on from the best of them.
 STARTS = (
     (0.7, 0.35, 0.03, 1e-5),
     (0.35, 0.15, 0.1, 1e-5),
@@ -70,20 +70,22 @@ STARTS = (
     (0.7, 0.15, 0.03, 1e-5),
     (0.35, 0.15, 0.01, 1e-3),
 )
-# Factors of one move. Halved (in the logarithm) when no move pays, until the first is below LAST.
+# Factors of one move: half a decade and an octave, of about the same effect. Their logarithms are
+# halved when no move helps, until that of a bandwidth is below LAST, which hardly changes a belief.
 MOVES = {"ridge": 10.0**0.5, "x": 2.0, "z": 2.0, "prior": 10.0}
 LAST = 1.2
-# Share of the budget after which other kernels are tried, even if moves still pay.
-COARSE = 0.6
+# Share of the budget after which other kernels are tried, even if moves still help: what is left
+# pays for a race of all of them and some moves of the winner.
+BEFORE_KERNELS = 0.6
 
 
 @tune.register(KernelBayesFilter)
 @tune.register(KernelMonteCarloFilter)
 def _(
-    model: Any,
-    X: Any,
-    Z: Any,
-    controls: Any = None,
+    model: Filter,
+    X: PointsLike,
+    Z: PointsLike,
+    controls: PointsLike = None,
     *,
     loss: Loss = "error",
     parts: int = 2,
@@ -91,12 +93,12 @@ def _(
     smooth: bool = False,
     rng: Rng = None,
     progress: bool | None = None,
-) -> Any:
-    """Bandwidths and ridges of a filter, by filtering left-out parts of the training sequences.
+) -> Filter:
+    """Bandwidths and ridges of a filter, by filtering held-out parts of the training sequences.
 
-    ``budget`` counts passes over the left-out parts; a candidate given up early costs its share.
-    With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the left-out
-    parts, at the cost of a few passes more.
+    ``budget`` counts passes over the held-out parts; a candidate given up early costs its share.
+    With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the held-out
+    parts, at the cost of a few more passes.
     """
     if not budget >= 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
@@ -105,7 +107,7 @@ def _(
         chosen = search.parameters(search.run())
     if smooth:
         chosen["back_ridge"] = search.back_ridge(chosen)
-    tuned = clone(model).set_params(**chosen)
+    tuned: Filter = clone(model).set_params(**chosen)
     if rng is not None and tuned.rng is None:
         tuned.set_params(rng=rng)
     tuned.fit(X, Z, controls)
@@ -135,7 +137,7 @@ class _Search(Races):
         free = self.model.kernel_x is None and self.kernels[0].gaussian_bandwidth is not None
         if free and self.spent + 1.0 <= self.budget:
             best = self._challenged(best, *self._per_dimension(best.candidate.at.z))
-        best = self._descend(best, MOVES, COARSE * self.budget)
+        best = self._descend(best, MOVES, BEFORE_KERNELS * self.budget)
         if free:
             some = slice(int(self.budget / 4.0))
             apart = self.apart.get(best.candidate.at.kernel, {})
@@ -152,7 +154,7 @@ class _Search(Races):
         chosen.candidate.row["chosen"] = True
         if not math.isfinite(chosen.score):
             warnings.warn(
-                "no candidate has finite losses at all steps, so that nothing was chosen by them; "
+                "no candidate has finite losses at all steps, so nothing could be chosen by them; "
                 "is the loss NaN somewhere?",
                 NumericalWarning,
                 stacklevel=4,
@@ -198,7 +200,7 @@ class _Search(Races):
         kernel = learned(self.every)
         if kernel is None:
             return [], {}
-        # A part that bandwidths were learned from would flatter them.
+        # Scores on a part that bandwidths were learned from would be too good.
         parts = {i: learned(self.without(i)) or self.kernels[0] for i in self.held_out}
         return [kernel], {i: [found] for i, found in parts.items()}
 
@@ -219,7 +221,7 @@ class _Search(Races):
         return winner if worse + error < 0.0 else best
 
     def _descend(self, best: Entry, step: dict[str, float], limit: float) -> Entry:
-        """Move one parameter at a time until no move of this size pays."""
+        """Move one parameter at a time until no move of this size helps."""
         kernels = {"x": self.kernels[best.candidate.at.kernel], "z": self.kernel_z}
         names = [name for name in step if name not in kernels or _scalable(kernels[name])]
         before = None
@@ -231,7 +233,7 @@ class _Search(Races):
         return best
 
     def _along(self, best: Entry, name: str, factor: float, limit: float) -> Entry:
-        """Go on in one direction for as long as it pays."""
+        """Go on in one direction for as long as it helps."""
         while self.spent + 1.0 <= limit:
             moved = best.candidate.at._replace(**{name: getattr(best.candidate.at, name) * factor})
             found = self.race([moved], best)
@@ -255,13 +257,13 @@ class _Search(Races):
         return found if worse <= error else best
 
 
-def _joined(sequences: list[Part]) -> tuple[Any, Any, Any]:
+def _joined(sequences: list[Part]) -> tuple[Points, Bools | None, Points]:
     """Return all observations, missing entries filled; which entries are known; all states."""
     X, known = split_missing(reduce(concatenate, [s.X for s in sequences]))
     return X, known, reduce(concatenate, [s.Z for s in sequences])
 
 
-def _rivals(X: Any, gaussian: Kernel) -> list[Kernel]:
+def _rivals(X: Points, gaussian: Kernel) -> list[Kernel]:
     """Kernels on observations to try beside the Gaussian one, the most different first."""
     bandwidth = gaussian.gaussian_bandwidth
     assert bandwidth is not None
