@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace
 from kernelbayes.embedding import Batch, Embedding, MeanElement
+from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.gram import Factored, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
@@ -49,9 +50,6 @@ from kernelbayes.rules import (
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.ratio import Method
 
-# Weights that sum to less than this say nothing: to divide by their sum magnifies rounding errors,
-# which are about 1e-16 times the condition number, up to 1e8 with automatic ridges.
-LEAST_MASS = 1e-8
 OPTIONS = {
     "method": ("importance", "original"),
     "form": ("a", "b"),

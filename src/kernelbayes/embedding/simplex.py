@@ -47,9 +47,10 @@ Kind = Literal["projected", "rearranged", "clipped", "raw"]
 Validity = bool | Kind
 KINDS: tuple[Kind, ...] = ("projected", "rearranged", "clipped", "raw")
 
-# Weights whose sum is below the first, or below the second as a share of their sizes, say nothing:
-# dividing by the sum would magnify rounding, of kernel values (1e-16) solved with ridges down to
-# 1e-8, by more than a thousand.
+# Weights that sum to less than LEAST_MASS say nothing: to divide by their sum magnifies rounding
+# errors, which are about 1e-16 times the condition number, up to 1e8 with automatic ridges. Weights
+# of both signs whose sum is below LEAST_SHARE of their absolute sum nearly cancel: what is left is
+# mostly the error of the estimate that they came from.
 LEAST_MASS = 1e-8
 LEAST_SHARE = 1e-3
 # Rank and relative trace error of the features in which weights are projected: a Newton step costs

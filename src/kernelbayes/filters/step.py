@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Weights that sum to less than this share of their sizes nearly cancel: dividing them by their sum
 # would magnify rounding errors tenfold or more, and a mean under such weights may lie anywhere.
-LEAST_SHARE = 0.1
+TRUSTED_SHARE = 0.1
 # An observation with less than this share of the usual support is trusted in proportion: training
 # sets ten times sparser than the filter's own would still be trusted.
 UNUSUAL = 0.1
@@ -72,7 +72,7 @@ def predict(dynamics: Dynamics, W: Array, control: Points | None = None, t: int 
     V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
     xp = namespace(V)
     mass = xp.sum(V, axis=0)
-    lost = ~(mass > LEAST_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
+    lost = ~(mass > TRUSTED_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     # A belief that has left the training sample has no prediction: any state may come next.
     return xp.where(lost[None, :], 1.0 / V.shape[0], divided)
@@ -225,7 +225,7 @@ def normalised(weights: Array) -> Array | None:
     """Weights (n,) divided by their sum; None if they nearly cancel or are not finite."""
     xp = namespace(weights)
     mass, size = float(xp.sum(weights)), float(xp.sum(xp.abs(weights)))
-    if not np.isfinite(size) or mass <= LEAST_SHARE * size or size == 0.0:
+    if not np.isfinite(size) or mass <= TRUSTED_SHARE * size or size == 0.0:
         return None
     return weights / mass
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.gram.lapack import eigh
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, draw_band, subplots
 from kernelbayes.points import PointsLike, as_array, as_vectors
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def draw_parts(
     """State over time, one panel per coordinate or categorical part."""
     parts = beliefs.parts()
     known = [None] * len(parts)
-    if truth is not None and isinstance(
-        beliefs.points, Mapping
-    ):  # in the form of the states that it is drawn beside
+    if truth is not None and isinstance(beliefs.points, Mapping):  # in the form of the states
         points = beliefs.kernel.points(truth, "truth")
         known = [part.points for part in replace(beliefs, points=points).parts()]
     elif truth is not None:
@@ -59,18 +57,15 @@ def draw_series(
 ) -> None:
     """Mean, interval and, if known, the truth of each coordinate, one axes for each."""
     mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
-    t = np.arange(len(mean))
+    t = np.arange(float(len(mean)))
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
     if known is not None and known.shape != mean.shape:
         raise ValueError(f"truth must have shape {mean.shape}, got {known.shape}")
     for j, ax in enumerate(axes):
-        ax.fill_between(t, ends[:, j, 0], ends[:, j, 1], color=FIRST, alpha=0.25, lw=0,
-                        label=f"{100 * level:g} % interval")  # fmt: skip
-        ax.plot(t, mean[:, j], color=FIRST, lw=1.5, label="mean")
+        draw_band(ax, t, ends[:, j], level, mean[:, j], "mean")
         if known is not None:
             ax.plot(t, known[:, j], color=SECOND, lw=1.0, label="truth")
         ax.set_ylabel(beliefs.coordinates[j])
-        bare(ax)
     axes[0].legend(frameon=False, ncols=3)
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from kernelbayes.arrays import Floats, like, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.embedding.simplex import LEAST_SHARE
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.lapack import eigh
@@ -22,9 +23,6 @@ GAUSSIAN_POINTS = 1000
 # A numerator of which one point has more than this share of the weight is taken as exact: without
 # the point, little of it would be left.
 HEAVIEST = 0.75
-# Weights of both signs whose sum is below this share of their absolute sum are not divided by it:
-# what is left is mostly the error of the estimate that they came from.
-LEAST_MASS = 1e-3
 
 
 def kulsif_ridge(m: MeanElement, Z: Points) -> float:
@@ -62,7 +60,7 @@ def kulsif_scores(
         keep = loo_subset(len(m))
         w = as_doubles(m.weights)[keep]
         total = float(w.sum())
-        if abs(total) > LEAST_MASS * float(np.abs(w).sum()):
+        if abs(total) > LEAST_SHARE * float(np.abs(w).sum()):
             w = w / total  # the ridge of a multiple of the prior is the prior's
         F, U = exact_features(m.kernel, Z, take(m.points, keep))
         mean = w @ U

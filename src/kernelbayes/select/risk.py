@@ -36,6 +36,7 @@ from tqdm import tqdm
 from kernelbayes.arrays import Floats, Ints
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.embedding.simplex import LEAST_SHARE
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.base import as_doubles
@@ -44,7 +45,7 @@ from kernelbayes.gram.loo import RidgePath, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
 from kernelbayes.rules import Variable, density_ratio, reembed
-from kernelbayes.rules.kulsif import LEAST_MASS, kulsif_scores
+from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
 
@@ -219,7 +220,7 @@ def _sample(element: MeanElement, kernel: Kernel, size: int) -> tuple[Points, Fl
     if isinstance(element, Embedding):
         weights = as_doubles(element.weights)
         total = float(weights.sum())
-        if abs(total) <= LEAST_MASS * float(np.abs(weights).sum()):
+        if abs(total) <= LEAST_SHARE * float(np.abs(weights).sum()):
             weights, total = np.ones(len(weights)), float(len(weights))
         return element.points, weights / total
     assert isinstance(element, GaussianEmbedding)
