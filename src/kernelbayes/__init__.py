@@ -1,6 +1,6 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import laws, plot
+from kernelbayes import kernels, laws, plot
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.compare import (
     KernelTestResult,
@@ -22,28 +22,7 @@ from kernelbayes.filters import (
     StepInfo,
 )
 from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
-from kernelbayes.kernels import (
-    Custom,
-    Delta,
-    Gaussian,
-    HistogramIntersection,
-    Kernel,
-    Laplace,
-    Linear,
-    Matern,
-    Parts,
-    Periodic,
-    Polynomial,
-    Product,
-    RationalQuadratic,
-    Rotation,
-    Scaled,
-    SpatialPyramid,
-    Spectrum,
-    Sum,
-    Trace,
-    Warped,
-)
+from kernelbayes.kernels import *  # noqa: F403
 from kernelbayes.likelihood_free import (
     LikelihoodFree,
     Posterior,
@@ -68,27 +47,6 @@ from kernelbayes.select.calibration import Calibration, calibrate
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    # kernels
-    "Custom",
-    "Delta",
-    "Gaussian",
-    "HistogramIntersection",
-    "Kernel",
-    "Laplace",
-    "Linear",
-    "Matern",
-    "Parts",
-    "Periodic",
-    "Polynomial",
-    "Product",
-    "RationalQuadratic",
-    "Rotation",
-    "Scaled",
-    "SpatialPyramid",
-    "Spectrum",
-    "Sum",
-    "Trace",
-    "Warped",
     # finite features
     "Fourier",
     "Landmarks",
@@ -154,3 +112,4 @@ __all__ = [
     "laws",
     "plot",
 ]
+__all__ += kernels.__all__

@@ -1,8 +1,8 @@
 """Arrays of any kind behind about a dozen functions.
 
-NumPy, torch and other array-API arrays run through the same rules. What the array-API standard
-lacks (triangular solves, Cholesky solves) or does badly is adapted here: NumPy goes to SciPy's
-LAPACK, torch to its own differentiable calls, everything else to the standard.
+NumPy, torch and other array-API arrays run through the same rules. Beside the adapter stand row
+blocks, which bound memory, BLAS threads and random numbers. Factorisations are in
+:mod:`kernelbayes.gram.lapack`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from array_api_compat import (
     array_namespace,
     device,
@@ -137,58 +136,6 @@ def row_blocks(n: int, width: int, entries: int | None = None) -> Iterator[slice
     step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
-
-
-# --- factorisations: SciPy under NumPy, native calls under torch ---------------------------------
-
-
-def cholesky(A: Array) -> Array:
-    """Lower Cholesky factor (r, r); raises LinAlgError unless A is positive definite."""
-    if isinstance(A, np.ndarray):
-        return scipy.linalg.cholesky(A, lower=True, check_finite=False)
-    xp = namespace(A)
-    try:
-        L = xp.linalg.cholesky(A)
-    except RuntimeError as error:  # torch's LinAlgError is a RuntimeError
-        raise np.linalg.LinAlgError(str(error)) from error
-    if not bool(xp.all(xp.isfinite(L))):  # JAX answers NaN instead of raising
-        raise np.linalg.LinAlgError("matrix is not positive definite")
-    return L
-
-
-def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
-    """Solve L Y = B, or L^T Y = B, for lower-triangular L (r, r) and B (r,) or (r, k)."""
-    if isinstance(L, np.ndarray):
-        return scipy.linalg.solve_triangular(
-            L, B, lower=True, trans=int(transpose), check_finite=False
-        )
-    column = B[:, None] if B.ndim == 1 else B
-    M = L.T if transpose else L
-    if is_torch_array(L):
-        import torch
-
-        Y = torch.linalg.solve_triangular(M, column, upper=transpose)
-    else:
-        Y = namespace(L, B).linalg.solve(M, column)
-    return Y[:, 0] if B.ndim == 1 else Y
-
-
-def cho_solve(L: Array, B: Array) -> Array:
-    """Solve L L^T Y = B for lower-triangular L."""
-    if isinstance(L, np.ndarray):
-        return scipy.linalg.cho_solve((L, True), B, check_finite=False)
-    return solve_triangular(L, solve_triangular(L, B), transpose=True)
-
-
-def eigh(A: Array) -> tuple[Array, Array]:
-    """Eigenvalues (ascending) and eigenvectors of a symmetric matrix."""
-    if isinstance(A, np.ndarray):
-        # Divide and conquer: the default driver is up to four times slower on the clustered
-        # eigenvalues near zero that smooth kernels have.
-        values, vectors = scipy.linalg.eigh(A, check_finite=False, driver="evd")
-        return values, vectors
-    result = namespace(A).linalg.eigh(A)
-    return result[0], result[1]
 
 
 # --- threads -------------------------------------------------------------------------------------
