@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.gram import Dense
-from kernelbayes.gram.loo import exact_features, loo_errors
+from kernelbayes.gram import Dense, exact_features
+from kernelbayes.gram.loo import loo
 from kernelbayes.kernels.default import default_kernel
 
 seeds = st.integers(0, 2**32 - 1)
@@ -44,14 +44,14 @@ def test_leave_one_out_equals_refitting(seed, n, rank, weighted):
     ridges = np.array([1e-4, 1e-2, 1.0]) * n
     expected = [brute_force(F, H, ridge, r) for ridge in ridges]
     # A ridge of 1e-4 conditions the refits up to 1e6.
-    assert loo_errors(F, H, ridges, r if weighted else None) == pytest.approx(expected, rel=1e-6)
+    assert loo(F, H, ridges, r if weighted else None).errors == pytest.approx(expected, rel=1e-6)
 
 
 def test_leave_one_out_with_zero_weights_leaves_them_out():
     F, H = RNG.normal(size=(10, 3)), RNG.normal(size=(10, 2))
     r = np.array([1.0, 0.0] * 5)
-    found = loo_errors(F, H, [0.1], r)
-    assert found == pytest.approx(loo_errors(F[::2], H[::2], [0.1], np.ones(5)), rel=1e-12)
+    found = loo(F, H, [0.1], r).errors
+    assert found == pytest.approx(loo(F[::2], H[::2], [0.1], np.ones(5)).errors, rel=1e-12)
 
 
 @pytest.mark.parametrize("low_rank", [False, True])

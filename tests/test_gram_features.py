@@ -9,7 +9,7 @@ from hypothesis import given
 
 import kernelbayes as kb
 from kernelbayes import laws
-from kernelbayes.gram import features
+from kernelbayes.gram.cholesky import partial_cholesky
 from strategies import vectors
 
 X = np.random.default_rng(0).normal(size=(40, 2))
@@ -196,7 +196,7 @@ def test_randomly_pivoted_cholesky_has_its_law():
     rng, repetitions = np.random.default_rng(0), 800
     counts = np.zeros((4, 4))
     for _ in range(repetitions):
-        pivots, _, _ = features.partial_cholesky(kernel, points, 2, rng=rng)
+        pivots, _, _ = partial_cholesky(kernel, points, 2, rng=rng)
         counts[tuple(pivots)] += 1
     assert counts[exact == 0.0].sum() == 0
     # Standard error of a frequency; five of them in 12 cells: a false alarm in 10^5 seeds.

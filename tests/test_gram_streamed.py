@@ -5,7 +5,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes import arrays
-from kernelbayes.gram import Dense, Factored, LowRank, Streamed, gram, policy
+from kernelbayes.gram import Dense, Factored, Gram, LowRank, Streamed, policy
 
 RNG = np.random.default_rng(0)
 N, RANK = 23, 6  # neither divides the other: the last block is a short one
@@ -34,7 +34,7 @@ def streamed(request, monkeypatch):
     """Gram of the same points, streamed in blocks of the given number of rows."""
     monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", request.param * RANK)
-    G = gram(KERNEL, X)
+    G = Gram.of(KERNEL, X)
     assert isinstance(G, Streamed)
     blocks = list(arrays.row_blocks(N, RANK))
     assert len(blocks) == -(-N // request.param)
@@ -45,8 +45,8 @@ in_blocks = pytest.mark.parametrize("streamed", [1, 5, 1000], indirect=True)
 
 
 def test_gram_chooses_by_kernel_and_size():
-    assert isinstance(gram(kb.Gaussian(1.0), X), Dense)
-    held = gram(KERNEL, X)
+    assert isinstance(Gram.of(kb.Gaussian(1.0), X), Dense)
+    held = Gram.of(KERNEL, X)
     assert isinstance(held, LowRank)
     assert isinstance(held, Factored)
     assert np.array_equal(held.L, L)

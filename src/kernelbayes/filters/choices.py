@@ -109,7 +109,8 @@ def _errors(
     kernel: Kernel, X: Points, H: Floats, gammas: Floats, own: Ints, original: bool
 ) -> tuple[Floats, Floats]:
     """Ridges, and the sums of squared errors of the updates' conditional means under each."""
-    grid, total = np.empty(0), np.zeros(1)
+    grid: Floats = np.empty(0)
+    total = np.zeros(1)
     for j, i in enumerate(own):
         gamma = gammas[:, j].copy()
         gamma[i] = 0.0

@@ -39,7 +39,7 @@ from kernelbayes.gram.base import Gram
 from kernelbayes.gram.dense import Dense, OnDemand
 from kernelbayes.gram.factored import Factored, LowRank, Streamed
 from kernelbayes.gram.finite import EXACT
-from kernelbayes.gram.policy import exact_features, gram
+from kernelbayes.gram.policy import exact_features
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     RESCUE_FACTOR,
@@ -64,5 +64,4 @@ __all__ = [
     "check_ridge",
     "exact_features",
     "factor_with_ridge",
-    "gram",
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,8 +21,8 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count, take
 
 # Proposals per round of randomly pivoted Cholesky. Fixed, so that for one seed the pivots of a
-# small rank are the first pivots of a larger one; a block that keeps matrix products efficient
-# (Epperly, Tropp and Webber, arXiv 2410.03969, use 120).
+# small rank are the first pivots of a larger one; large enough that the work is in products of
+# matrices.
 PROPOSALS = 128
 
 
@@ -49,15 +47,15 @@ def partial_cholesky(
     trace, eps = float(residual.sum()), float(np.finfo(residual.dtype).eps)
     floor = eps * n * float(residual.max(initial=0.0))  # below this a pivot is rounding error
     generator = as_generator(rng)
-    choose: Callable[..., Any] = (
-        partial(_random_round, rng=generator) if method == "random" else _greedy_round
-    )
     # With a tolerance the rank is not known before: rows are added when they are needed.
     F = np.empty((limit if tol is None else min(limit, 256), n), dtype=residual.dtype)
     pivots = np.empty(0, dtype=np.int64)
     while len(pivots) < limit and residual.sum() > max(tol or 0.0, eps * n) * trace:
         k = len(pivots)
-        new, L = choose(kernel, X, F[:k], residual, floor, limit - k)
+        if method == "random":
+            new, L = _random_round(kernel, X, F[:k], residual, floor, limit - k, generator)
+        else:
+            new, L = _greedy_round(residual, floor)
         if new.size == 0:
             if float(residual.max()) <= floor:
                 break
@@ -77,17 +75,11 @@ def partial_cholesky(
     return pivots, F[: len(pivots)].T, float(residual.sum()) / trace if trace > 0 else 0.0
 
 
-def _greedy_round(
-    kernel: Kernel,  # noqa: ARG001 (the signature of a round)
-    X: Points,  # noqa: ARG001
-    F: Floats,  # noqa: ARG001
-    residual: Floats,
-    floor: float,
-    most: int,  # noqa: ARG001
-) -> tuple[Any, Any]:
+def _greedy_round(residual: Floats, floor: float) -> tuple[Ints, Floats]:
+    """Take the point of the largest error as a pivot, and its factor (1, 1)."""
     pivot = int(np.argmax(residual))
     if residual[pivot] <= floor:
-        return np.empty(0, dtype=np.int64), None
+        return np.empty(0, dtype=np.int64), np.empty((0, 0))
     return np.array([pivot]), np.sqrt(residual[pivot]).reshape(1, 1)
 
 
@@ -99,7 +91,7 @@ def _random_round(
     floor: float,
     most: int,
     rng: np.random.Generator,
-) -> tuple[Any, Any]:
+) -> tuple[Ints, Floats]:
     """Propose pivots at once, accept them one by one (Epperly, Tropp, Webber, Algorithm 2)."""
     weights = residual / residual.sum(dtype=np.float64)
     proposals = rng.choice(len(residual), size=PROPOSALS, p=weights / weights.sum())

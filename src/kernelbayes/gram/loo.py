@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
 from kernelbayes.gram.base import Gram
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
-from kernelbayes.gram.policy import exact_features as exact_features
+from kernelbayes.gram.policy import exact_features
 from kernelbayes.kernels import (
     Kernel,
 )
@@ -40,7 +39,7 @@ def loo_subset(n: int, limit: int = LOO_POINTS) -> Ints:
     return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))
 
 
-def score_targets(kernel: Kernel, points: Points) -> Any:
+def score_targets(kernel: Kernel, points: Points) -> Floats:
     """Targets (n, q) of leave-one-out errors: vectors and the constant 1, or kernel features.
 
     For a kernel on vectors, what counts is the conditional mean and the mass: the coordinates, and
@@ -53,13 +52,13 @@ def score_targets(kernel: Kernel, points: Points) -> Any:
     return with_constant(values, values)
 
 
-def with_constant(values: Any, training: Any) -> Any:
+def with_constant(values: Floats, training: Floats) -> Floats:
     """Values (m, q) beside the constant 1 in units of the training values' standard deviation."""
     unit = float(np.sqrt(np.mean(np.var(training, axis=0)))) or 1.0
     return np.column_stack([values, np.full(len(values), unit)])
 
 
-def ridge_grid(F: Any, weights: Any = None, size: int = 28) -> Any:
+def ridge_grid(F: Floats, weights: Floats | None = None, size: int = 28) -> Floats:
     """Ridges over nine decades, in units of the mean squared feature norm."""
     squares = np.einsum("ij,ij->i", F, F)
     trace = float(squares.mean() if weights is None else weights @ squares)
@@ -259,13 +258,3 @@ def fold_predictions(
 
 def _added(parts: Sequence[tuple[Floats, Floats, Floats]]) -> list[Floats]:
     return [np.sum(some, axis=0) for some in zip(*parts, strict=True)]
-
-
-def loo_errors(F: Any, H: Any, ridges: Any, weights: Any = None) -> Any:
-    """Errors (p,) of :func:`loo`."""
-    return loo(F, H, ridges, weights).errors
-
-
-def loo_predictions(F: Any, H: Any, ridges: Any, weights: Any = None) -> Iterator[Any]:
-    """Left-out predictions (n, q) of :func:`loo`, ridge by ridge."""
-    return loo(F, H, ridges, weights).predictions()

@@ -122,8 +122,3 @@ def exact_features(kernel: Kernel, *samples: Points) -> list[Floats]:
         joint = concatenate(joint, X)
     ends = np.cumsum([count(X) for X in samples])
     return np.split(Gram.of(kernel, joint, double=True).factor, ends[:-1])
-
-
-def gram(kernel: Kernel, points: Points) -> Gram:
-    """Gram matrix of checked points: whole, or factored when the kernel has finite features."""
-    return Gram.of(kernel, points)
