@@ -13,24 +13,20 @@ True
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace
+from kernelbayes.arrays import Array, Rng, as_generator, namespace
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.embedding.simplex import LEAST_MASS
-from kernelbayes.gram import Factored, check_ridge
-from kernelbayes.gram.features import nystrom
+from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, as_array, as_floats, column_names, is_frame
+from kernelbayes.points import Points, PointsLike, as_array, is_frame, numeric_values
 from kernelbayes.rules import (
     BayesMethod,
     Conditional,
@@ -38,23 +34,20 @@ from kernelbayes.rules import (
     Form,
     PriorLike,
     Ridge,
-    Variable,
     bayes_rule,
     choose_ridge,
     density_ratio,
+    divided,
     prior_under,
     prior_weights,
-    turn,
+    turned,
     usable_weights,
+    variable,
 )
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.ratio import Method
 
-OPTIONS = {
-    "method": ("importance", "original"),
-    "form": ("a", "b"),
-    "ratio": ("kulsif", "rulsif", "ulsif", "kmm"),
-}
+OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
 class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,14 +87,10 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Tuning: ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses both bandwidths and
-    both ridges for the prior in force. ``criterion`` is "combined" (the default for numbers: the
-    squared error of posterior means and mass under the prior, estimated half by left-out pairs
-    re-weighted by the density ratio and half by outcome regression), "predictive" (the squared
-    error of E[z | x] on left-out pairs re-weighted by the density ratio, which itself is chosen
-    first, by KuLSIF's score), "rkhs" (the same in the RKHS of z) or "marginal" (KBR13 section 4.2:
-    the posterior averaged over left-out x against the marginal of left-out z). See
-    :mod:`kernelbayes.select.rule`.
+    ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses both bandwidths and both
+    ridges for the prior in force. ``criterion`` is "combined" (the default for numbers),
+    "predictive", "rkhs" (both re-weight left-out pairs by the density ratio) or "marginal" (KBR13
+    section 4.2); :mod:`kernelbayes.select.risk` says what each minimises.
     """
 
     def __init__(
@@ -136,39 +125,20 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(
-        self,
-        X: PointsLike,
-        y: PointsLike = None,
-        prior: PriorLike = None,
-        *,
-        Z: PointsLike = None,
+        self, X: PointsLike, y: PointsLike = None, prior: PriorLike = None, *, Z: PointsLike = None
     ) -> Self:
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
-        ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists.
-
-        Parameters
-        ----------
-        X : points (n, ...)
-            Observed.
-        y : points (n, ...)
-            Hidden.
-        prior : points (m, ...), embedding or None
-            None is the training marginal. An embedding of another kernel is embedded again.
+        ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists. The
+        prior is points (m, ...), an embedding, which is embedded again if its kernel is another, or
+        None for the training marginal.
         """
         self._check_options()
         X, Z = self._check_pairs(X, y if Z is None else Z)
         generator = as_generator(self.rng)
-        kernel_x = default_kernel(X) if self.kernel_x is None else self.kernel_x
-        kernel_z = default_kernel(Z) if self.kernel_z is None else self.kernel_z
-        if self.rank is not None:
-            kernel_x, kernel_z = (
-                k if k.finite else nystrom(k, points, self.rank, rng=generator)
-                for k, points in ((kernel_x, X), (kernel_z, Z))
-            )
-        self.kernel_x_, self.kernel_z_ = kernel_x, kernel_z
-        observed = Variable(kernel_x.points(X, "X"), kernel_x, column_names(X))
-        hidden = Variable(kernel_z.points(Z, "Z"), kernel_z, column_names(Z))
+        observed = variable(X, self.kernel_x, "X", self.rank, generator)
+        hidden = variable(Z, self.kernel_z, "Z", self.rank, generator)
+        self.kernel_x_, self.kernel_z_ = observed.kernel, hidden.kernel
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
         # An automatic ridge is set when a prior first needs it.
@@ -192,30 +162,19 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def posterior(
         self, X_new: PointsLike, prior: PriorLike = None, kernel: Kernel | None = None
     ) -> Batch | Embedding:
-        """Embedding(s) over Z of the posterior given x.
+        """Posterior over Z given x, with ``.diagnostics``: a Batch, or an Embedding for one point.
 
-        Parameters
-        ----------
-        X_new : points (m, ...) or a single point
-        prior : points or embedding, optional
-            Another prior for this call.
-        kernel : Kernel, optional
-            Another kernel on Z for the result.
-
-        Returns
-        -------
-        Batch, or Embedding for a single point
-            With ``.diagnostics``.
+        ``prior`` is another prior for this call, ``kernel`` another kernel on Z for the result.
         """
         check_is_fitted(self, "rule_")
         model = self if prior is None else self.with_prior(prior)
         result = model.rule_(X_new, kernel)
         if not self.normalize:
             return result
-        xp = namespace(result.weights)
-        rows = xp.reshape(result.weights, (-1, result.weights.shape[-1]))
-        weights = model._divide(rows, xp.sum(rows, axis=1), model._prior_on_z())
-        return replace(result, weights=xp.reshape(weights, result.weights.shape))
+        shape, xp = result.weights.shape, namespace(result.weights)
+        rows = xp.reshape(result.weights, (-1, shape[-1]))
+        weights = divided(rows, xp.sum(rows, axis=1), model._prior_on_z())
+        return replace(result, weights=xp.reshape(weights, shape))
 
     def predict(self, X: PointsLike) -> Array:
         """Posterior means, (m, d), or (m,) if Z was 1-d.
@@ -229,7 +188,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         means = self.rule_.expect(self._coefficients, points)
         if self.normalize:
             prior = self._prior_on_z() @ numeric_values(self.rule_.outputs.points)
-            means = self._divide(means[:, :-1], means[:, -1], prior)
+            means = divided(means[:, :-1], means[:, -1], prior)
         return means[:, 0] if self._one_dimensional else means
 
     def _prior_on_z(self) -> Array:
@@ -237,20 +196,6 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         lift = self.rule_.lift
         weights = self.prior_weights_ if lift is None else namespace(lift).sum(lift, axis=1)
         return weights / namespace(weights).sum(weights)
-
-    def _divide(self, rows: Array, mass: Array, prior: Array) -> Array:
-        """Rows (m, k) over their mass (m,); the prior (k,) where there is none."""
-        xp = namespace(rows)
-        lost = xp.abs(mass) < LEAST_MASS
-        if bool(xp.any(lost)):
-            warnings.warn(
-                f"{int(xp.sum(xp.astype(lost, xp.int64)))} of {lost.shape[0]} observations are "
-                "unlike anything in the training sample; their posterior is the prior",
-                NumericalWarning,
-                stacklevel=3,
-            )
-        divided = rows / xp.where(lost, xp.ones_like(mass), mass)[:, None]
-        return xp.where(lost[:, None], prior[None, :], divided)
 
     def _set_prior(self, prior: PriorLike) -> Self:
         """Choose what is still open, and turn the likelihood round under the prior."""
@@ -276,22 +221,16 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _turn(self, element: MeanElement | None, ratio: DensityRatio | None, ridge: float) -> None:
         likelihood, weights = self.likelihood_, self.prior_weights_
-        hidden, observed = likelihood.inputs, likelihood.outputs
-        values, cross = self._targets(self.values_), None
-        if self.form == "a" and element is not None:
-            known = None if ratio is None else weights * likelihood.n
-            self.rule_ = bayes_rule(likelihood, element, self.method, "a", ridge, known)
-            if values is not None:
-                values = self._targets(numeric_values(self.rule_.outputs.points))
-        else:
-            moment = None
-            if isinstance(observed.gram, Factored) and values is not None:
-                # One pass over the features gives the operator and the means.
-                moment, cross = observed.gram.moments(weights, values)
-            solver = turn(observed.gram, weights, self.method, ridge, moment)
-            self.rule_ = Conditional(observed, hidden, solver)
+        values = self._targets(self.values_)
+        if self.form == "b" or element is None:
+            found = turned(likelihood, weights, self.method, ridge, values)
+            self.rule_, self._coefficients = found
+            return
+        known = None if ratio is None else weights * likelihood.n
+        self.rule_ = bayes_rule(likelihood, element, self.method, "a", ridge, known)
         if values is not None:
-            self._coefficients = self.rule_.regression(values, cross)
+            values = self._targets(numeric_values(self.rule_.outputs.points))
+            self._coefficients = self.rule_.regression(values)
 
     def _targets(self, values: Array | None) -> Array | None:
         """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""
@@ -317,41 +256,28 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("requires y to be passed, but the target y is None")
         if not _is_table(X):
             return X, Z
-        if not is_frame(X):
-            X = np.asarray(X) if not scipy.sparse.issparse(X) else X
+        if not is_frame(X) and not scipy.sparse.issparse(X):
+            X = np.asarray(X)
             X = X[:, None] if X.ndim == 1 else X
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
-            names = Z
-            Z = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
-            Z = names if is_frame(names) and Z.ndim == 2 else Z
+            checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
+            Z = Z if is_frame(Z) and checked.ndim == 2 else checked
         return X, Z
 
     def _check_queries(self, X: PointsLike) -> Points:
-        if _is_table(X) and not scipy.sparse.issparse(X):
-            shape = as_array(X).shape
-            if len(shape) == 1 and getattr(self, "n_features_in_", 1) > 1:
+        if _is_table(X) and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
+            if getattr(self, "n_features_in_", 1) > 1:
                 raise ValueError(
                     f"expected points of {self.n_features_in_} numbers, got a 1-d array. Reshape "
                     "your data with X.reshape(1, -1) if it is a single point"
                 )
-            X = as_array(X)[:, None] if len(shape) == 1 else X
+            X = as_array(X)[:, None]
         if _is_table(X) and hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         points = self.kernel_x_.points(X, "X")
         self.kernel_x_.check_pair(points, self.rule_.inputs.points)
         return points
-
-
-def numeric_values(Z: PointsLike) -> Array | None:
-    """Values (n, d) of numeric points; None for any other points."""
-    if isinstance(Z, dict):
-        return None
-    array = as_array(Z)
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
-        return None
-    values = as_floats(array, "Z")
-    return namespace(values).reshape(values, (values.shape[0], -1))
 
 
 def _is_table(X: PointsLike) -> bool:

@@ -103,6 +103,17 @@ def as_floats(X: PointsLike, name: str = "X") -> Array:
     return X
 
 
+def numeric_values(Z: PointsLike) -> Array | None:
+    """Values (n, d) of numeric points; None for any other points."""
+    if isinstance(Z, dict):
+        return None
+    array = as_array(Z)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
+        return None
+    values = as_floats(array, "Z")
+    return namespace(values).reshape(values, (values.shape[0], -1))
+
+
 def as_vectors(X: PointsLike, name: str = "X") -> Array:
     """Points of R^d as a finite float array (n, d); a 1-d array is n scalar points."""
     X = as_floats(X, name)

@@ -1,11 +1,12 @@
 """The rules of probability on embeddings: sum, chain and Bayes' rule, and density ratios."""
 
-from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turn
+from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turn, turned
 from kernelbayes.rules.conditional import Conditional, Ridge, Variable
 from kernelbayes.rules.estimator import ConditionalEmbedding, variable
 from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,
+    divided,
     prior_element,
     prior_points,
     prior_under,
@@ -30,6 +31,7 @@ __all__ = [
     "chain_rule",
     "choose_ridge",
     "density_ratio",
+    "divided",
     "prior_element",
     "prior_points",
     "prior_under",
@@ -37,6 +39,7 @@ __all__ = [
     "reembed",
     "sum_rule",
     "turn",
+    "turned",
     "usable_weights",
     "variable",
 ]

@@ -22,7 +22,6 @@ On kernels with finite features the original rule is KMCF16 Alg. 5; the low-rank
 ``w = R L (L^T R L + lambda I)^-1 phi(b)``, is in none of the papers. The result is a conditional
 embedding again, so rules compose.
 
->>> import numpy as np
 >>> from kernelbayes import ConditionalEmbedding, Delta, bayes_rule
 >>> z = ["rain"] * 4 + ["dry"] * 6                        # hidden
 >>> x = ["wet", "wet", "wet", "no"] + ["wet"] + ["no"] * 5  # observed: P(wet | rain) = 3/4
@@ -35,11 +34,13 @@ embedding again, so rules compose.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kernelbayes.arrays import Array, namespace, to_numpy
 from kernelbayes.embedding import Embedding
-from kernelbayes.gram import Gram, Solver, check_ridge
+from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.points import take
 from kernelbayes.rules.conditional import Conditional, Ridge, Variable
@@ -107,15 +108,15 @@ def bayes_rule(
     weights = usable_weights(gamma, method)
     if ridge == "loo":
         ridge = choose_ridge(B, A, weights, method)
-    solver = turn(B.gram, weights, method, check_ridge(ridge))
+    rule, _ = turned(cond, weights, method, check_ridge(ridge))
     if form == "b" or element is None:
-        return Conditional(B, A, solver)
+        return rule
     sample = own_points(element)
     kept = namespace(gamma).where(weights > 0, gamma, 0.0 * gamma)
     kept = kept if method == "importance" else gamma
     given = ratio is not None or bool(namespace(gamma).any(kept != weights))
     lift = _lift(cond, sample, weights, method, given)
-    return Conditional(B, Variable(sample.points, A.kernel, A.names), solver, lift)
+    return replace(rule, outputs=Variable(sample.points, A.kernel, A.names), lift=lift)
 
 
 def turn(
@@ -126,6 +127,24 @@ def turn(
     if method == "importance":  # IW22 Alg. 1, line 3
         return G.weighted(weights, ridge, **known)
     return G.signed(weights, ridge, **known)  # KBR13 eq. 13
+
+
+def turned(
+    cond: Conditional,
+    weights: Array,
+    method: BayesMethod,
+    ridge: float,
+    values: Array | None = None,
+) -> tuple[Conditional, Array | None]:
+    """Conditional in the other direction, and the coefficients of E[values] if values are given.
+
+    With finite features both need one pass over them.
+    """
+    G, moment, cross = cond.outputs.gram, None, None
+    if isinstance(G, Factored) and values is not None:
+        moment, cross = G.moments(weights, values)
+    rule = Conditional(cond.outputs, cond.inputs, turn(G, weights, method, ridge, moment))
+    return rule, None if values is None else rule.regression(values, cross)
 
 
 def choose_ridge(inputs: Variable, outputs: Variable, weights: Array, method: BayesMethod) -> float:

@@ -21,9 +21,10 @@ from typing import Self
 
 import numpy.typing as npt
 
-from kernelbayes.arrays import Array, Floats
+from kernelbayes.arrays import Array, Floats, Rng
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import check_ridge
+from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, column_names
@@ -133,7 +134,15 @@ def as_conditional(cme: ConditionalEmbedding | Conditional) -> Conditional:
     return cme if isinstance(cme, Conditional) else cme.conditional_
 
 
-def variable(X: PointsLike, kernel: Kernel | None, name: str) -> Variable:
-    """Variable of a sample as a user gives it; without a kernel, with the default one."""
+def variable(
+    X: PointsLike, kernel: Kernel | None, name: str, rank: int | None = None, rng: Rng = None
+) -> Variable:
+    """Variable of a sample as a user gives it.
+
+    Without a kernel it has the default one; with a rank, Nystrom features of that rank, unless the
+    kernel has finite features already.
+    """
     kernel = default_kernel(X, name) if kernel is None else kernel
+    if rank is not None and not kernel.finite:
+        kernel = nystrom(kernel, X, rank, rng=rng)
     return Variable(kernel.points(X, name), kernel, column_names(X))

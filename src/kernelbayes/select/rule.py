@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 from kernelbayes.arrays import Floats, Rng, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.estimators import KernelBayesRule, numeric_values
+from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, take
+from kernelbayes.points import PointsLike, numeric_values, take
 from kernelbayes.rules import PriorLike, prior_under, variable
 from kernelbayes.select.risk import FOLDS, Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar
