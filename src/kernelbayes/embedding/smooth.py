@@ -50,7 +50,7 @@ LOOKED_AT, LEAST_LOG = 200, -1e3
 NEGLIGIBLE_MASS = 1e-3
 # Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak, and a
 # quarter of it keeps two peaks apart that are one deviation wide.
-UNDERSMOOTH = 0.25
+DRAW_BANDWIDTH = 0.25
 
 
 # --- bandwidths -----------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def keep_covariance(
     V = (X - mean).T @ (w[:, None] * (X - mean))
     variances = np.maximum(np.einsum("jj->j", V), 0.0)
     if bandwidth is None:
-        share = np.full(d, min((UNDERSMOOTH * silverman_factor(w, d)) ** 2, 1.0))
+        share = np.full(d, min((DRAW_BANDWIDTH * silverman_factor(w, d)) ** 2, 1.0))
         extra = np.zeros(d)
     else:
         h2 = np.broadcast_to(np.asarray(to_numpy(bandwidth), dtype=float) ** 2, d)
