@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Floats, to_numpy
-from kernelbayes.embedding.regions import ROUNDING, rearranged
+from kernelbayes.embedding.regions import ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import (
     aligned,
@@ -262,15 +262,12 @@ def _transforms(model: Filter, group: list[Part], smooth: bool) -> list[Floats]:
 
 def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:
     """Level (T, d) at which each coordinate of the states Z (T, d) is the belief's quantile."""
-    points = np.asarray(to_numpy(beliefs.vectors), dtype=np.float64)
+    coordinates = ordered(beliefs.vectors, beliefs.valid_weights("rearranged"), "rearranged")
     truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=np.float64)
-    weights = beliefs.valid_weights("rearranged")
-    columns = []
-    for x, z in zip(points.T, truth.T, strict=True):
-        order = np.argsort(x, kind="stable")
-        ordered = weights[:, order]
-        F = rearranged(np.cumsum(ordered, axis=1) - 0.5 * ordered)
-        columns.append([_level(x[order], row, value) for row, value in zip(F, z, strict=True)])
+    columns = [
+        [_level(x, row, value) for row, value in zip(F, z, strict=True)]
+        for (x, F), z in zip(coordinates, truth.T, strict=True)
+    ]
     return np.array(columns).T
 
 

@@ -9,7 +9,17 @@ from scipy import stats
 
 from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import numerical_rank
-from kernelbayes.plot.canvas import CONTOURS, CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
+from kernelbayes.plot.canvas import (
+    CONTOURS,
+    CYCLE,
+    FIRST,
+    NEUTRAL,
+    SECOND,
+    Axes,
+    bare,
+    label_corner,
+    subplots,
+)
 
 if TYPE_CHECKING:
     from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
@@ -30,26 +40,21 @@ def draw_pairs(
     d = draws.shape[1]
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
     spans = [_span(draws[:, j], None if wide is None else wide[:, j]) for j in range(d)]
-    for i, j in np.ndindex(d, d):
+    for i, j in zip(*np.tril_indices(d), strict=True):
         ax = axes[i, j]
-        if j > i:
-            ax.set_axis_off()
-        elif i == j:
+        if i == j:
             _marginal(ax, draws[:, j], None if wide is None else wide[:, j], spans[j])
         else:
             _pair(ax, draws[:, [j, i]], None if wide is None else wide[:, [j, i]])
             ax.set_ylim(spans[i])
-        if truth is not None and j <= i:
+        if truth is not None:
             ax.axvline(truth[j], color=SECOND, lw=1.0, label="truth" if i == j else None)
             if i != j:
                 ax.axhline(truth[i], color=SECOND, lw=1.0)
-        if j <= i:
-            ax.set_xlim(spans[j])
-            ax.set_xlabel(names[j] if i == d - 1 else "")
-            ax.set_ylabel(names[i] if j == 0 and i > 0 else "")
-            bare(ax)
+        ax.set_xlim(spans[j])
+        bare(ax)
     axes[0, 0].legend(frameon=False, fontsize="small")
-    return axes
+    return label_corner(axes, names)
 
 
 def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) -> Axes:

@@ -30,7 +30,7 @@ import numpy as np
 
 from kernelbayes.arrays import Array, like, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.embedding.regions import rearranged
+from kernelbayes.embedding.regions import ordered
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import as_vectors, take
@@ -117,12 +117,8 @@ def _left_out(rule: Conditional, Z: Any, rows: Any) -> Any:
     """F^(-i)(z_i | x_i) for the pairs i in rows, each coordinate: (len(rows), d)."""
     W = left_out_weights(rule, rows)
     columns = []
-    for z in Z.T:
-        order = np.argsort(z, kind="stable")
-        ordered = W[:, order]
-        F = rearranged(np.cumsum(ordered, axis=1) - 0.5 * ordered)
-        place = np.empty(len(z), dtype=np.int64)
-        place[order] = np.arange(len(z))
+    for z, (_, F) in zip(Z.T, ordered(Z, W, "rearranged"), strict=True):
+        place = np.argsort(np.argsort(z, kind="stable"))
         columns.append(F[np.arange(len(rows)), place[rows]])
     return np.stack(columns, axis=1)
 
