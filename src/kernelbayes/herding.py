@@ -44,7 +44,8 @@ from kernelbayes.gram.lapack import cho_solve, cholesky, solve_triangular, symme
 # A squared distance is known to about this, relative to the largest k(x, x): some ten roundings.
 ROUNDING = 1e-14
 # A candidate whose squared distance to the affine span of the picks is below this part of the
-# largest k(x, x) cannot be told from a combination of them: Cholesky pivots lose half the digits.
+# largest k(x, x) cannot be told from a combination of them: a pivot is known to one rounding per
+# pick, 1e-13 for a thousand of them.
 DEPENDENT = 1e-10
 # Quasi-random points from which a search starts if there are no candidates, at least: a power of
 # two, as Sobol points are balanced, and as many points as a Gram matrix is held whole for.

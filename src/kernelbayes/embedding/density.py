@@ -15,8 +15,8 @@ from kernelbayes.embedding.smooth import bandwidths, silverman
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike, as_vectors, take
 
-# Heaviest points among which mean shift looks for places to start: more than the effective sample
-# size of most posteriors, at the cost of one narrow Gram matrix.
+# Heaviest points among which mean shift looks for places to start: bounds the cost to one Gram
+# matrix with that many rows. A judgement, not a measurement.
 MODE_CANDIDATES = 500
 STEPS, STILL = 200, 1e-9  # of mean shift; a move, in bandwidths, that counts as none
 

@@ -32,11 +32,11 @@ from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
 
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
-# factor: far above rounding (2e-16), far below any share h^2 in use.
+# factor: far above rounding (2e-16), below the smallest share h^2 (NARROWEST squared).
 JITTER = 1e-9
 LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
 ROUNDING = 1e-12  # of weights that sum to one
-# Shares h^2 lie between rounding (JITTER) and a sample whose centres are still told apart.
+# Shares h: the narrowest is above the jitter, the widest still leaves centres a third as far apart.
 NARROWEST, WIDEST = 1e-4, 0.95
 # Shares h to choose from, about a factor of two apart: from nearly the points to nearly one normal.
 SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
@@ -48,8 +48,8 @@ NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 LOOKED_AT, LEAST_LOG = 200, -1e3
 # The lightest points are dropped up to this mass, less than the error of a thousand draws.
 NEGLIGIBLE_MASS = 1e-3
-# Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak, and a
-# quarter of it keeps two peaks apart that are one deviation wide.
+# Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak and
+# merges two that are close. A quarter is a judgement, not a measurement.
 DRAW_BANDWIDTH = 0.25
 
 

@@ -14,7 +14,12 @@ from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, new_axes
 if TYPE_CHECKING:
     from kernelbayes.demo.building import Plan
 
-MOMENTS = (0, 8, 16, 40)  # frames of which the picture shows the belief: lost, finding, found
+MOMENTS = (
+    0,
+    8,
+    16,
+    40,
+)  # frames whose belief is shown: more of them early, when it changes
 FRAMES_PER_SECOND, SKIP = 4, 2  # of the film, and steps from one frame to the next: ten seconds
 
 

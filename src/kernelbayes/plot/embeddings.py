@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Members of a batch drawn as curves of their own, one colour each; more are drawn as intervals.
 CURVES = len(CYCLE)
-GRID_1D, GRID_2D = 400, 80  # points along each axis: below the width of a line or a contour
+GRID_1D, GRID_2D = 400, 80  # points along each axis: curves look smooth at 600 pixels
 SCATTER = 2000  # points of a scatter, the heaviest ones: more cover each other
 
 # Grids (size,) of the coordinates, and the density there, of points (n, d) with weights (n,).
