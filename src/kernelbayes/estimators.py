@@ -27,25 +27,13 @@ from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, as_array, is_frame, numeric_values
-from kernelbayes.rules import (
-    BayesMethod,
-    Conditional,
-    DensityRatio,
-    Form,
-    PriorLike,
-    Ridge,
-    bayes_rule,
-    choose_ridge,
-    density_ratio,
-    divided,
-    prior_under,
-    prior_weights,
-    turned,
-    usable_weights,
-    variable,
-)
+from kernelbayes.rules import BayesMethod, Conditional, DensityRatio, PriorLike, Ridge
+from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turned
+from kernelbayes.rules.estimator import variable
 from kernelbayes.rules.kulsif import kulsif_ridge
-from kernelbayes.rules.ratio import Method
+from kernelbayes.rules.prior import divided, prior_under, prior_weights, usable_weights
+from kernelbayes.rules.ratio import Method, density_ratio
+from kernelbayes.rules.sum import Form
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 

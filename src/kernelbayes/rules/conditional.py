@@ -150,13 +150,6 @@ class Conditional:
         K = self.inputs.kernel._cross(self.inputs.points, points)
         return self._lifted(self.solver.values(K))
 
-    def smoothed_marginal(self) -> Array:
-        """Weights (n,) of the operator applied to the training marginal; a ridge shrinks them."""
-        G, uniform = self.inputs.gram, self.inputs.uniform
-        if isinstance(G, Factored):
-            return self._lifted(self.solver.values_features(G.project(uniform)))
-        return self._lifted(self.solver.values(G.matmul(uniform)))
-
     def regression(self, values: Array, cross: Array | None = None) -> Array:
         """Coefficients with which :meth:`expect` gives E[values | x] at any x.
 

@@ -40,30 +40,11 @@ class PosteriorDiagnostics:
         names = ("mass", "ess", "negative", "support", "condition", "rescues")
         return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
-    @property
-    def mass(self) -> Array:
-        """Sum of the weights."""
-        return self.embedding.mass
-
-    @property
-    def ess(self) -> Array:
-        """Effective sample size."""
-        return self.embedding.ess
-
-    @property
-    def negative(self) -> Array:
-        """Share of negative weight."""
-        return self.embedding.negative
-
-    @property
-    def condition(self) -> float:
-        """Estimated condition number of the regularised matrix."""
-        return self.solver.condition
-
-    @property
-    def rescues(self) -> int:
-        """How often the ridge had to be raised."""
-        return self.solver.rescues
+    mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
+    ess = property(lambda self: self.embedding.ess, doc="Effective sample size.")
+    negative = property(lambda self: self.embedding.negative, doc="Share of negative weight.")
+    condition = property(lambda self: self.solver.condition, doc="Condition number, about.")
+    rescues = property(lambda self: self.solver.rescues, doc="How often the ridge was raised.")
 
     def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
         """Return the diagnostics of one conditioning point, or of a slice of them."""

@@ -102,17 +102,9 @@ class ConditionalEmbedding:
         return self.conditional_(X_new, kernel)
 
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Leave-one-out errors of the regression in the RKHS of z (CME13 section 3.2).
+        """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).
 
-        Parameters
-        ----------
-        ridges : array (q,), optional
-            By default a logarithmic grid over nine decades.
-
-        Returns
-        -------
-        ridges, errors : arrays (q,)
-            Mean of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2`` for each ridge, in closed form.
+        These are means of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2``, in closed form (CME13 section 3.2).
         """
         return self.conditional_.loo_errors(ridges)
 

@@ -104,7 +104,8 @@ def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
     lost = gamma.shape[0] * to_float(xp.max(xp.abs(gamma))) <= epsilon(gamma)
     if signed or lost or arrived >= COVERED * mass:  # nothing arrived: usable_weights says so
         return
-    share = arrived / (mass * to_float(xp.sum(cme.smoothed_marginal())))
+    marginal = Embedding(cme.inputs.points, cme.inputs.uniform, cme.inputs.kernel)
+    share = arrived / (mass * to_float(xp.sum(cme.apply(marginal))))
     if share < COVERED:
         warnings.warn(
             f"the training sample covers about {max(share, 0.0):.0%} of the prior's mass; the rest "

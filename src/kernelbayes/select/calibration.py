@@ -24,14 +24,16 @@ so on average over x (distributional conformal prediction: Chernozhukov, Wuethri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kernelbayes.arrays import Array, like, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, like, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.regions import ordered
+from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import as_vectors, take
 from kernelbayes.rules import Conditional, ConditionalEmbedding
@@ -49,24 +51,23 @@ class Calibration:
         How much each counts (under the prior in force), summing to one.
     """
 
-    pit: np.ndarray[Any, Any]
-    weights: np.ndarray[Any, Any]
+    pit: Floats
+    weights: Floats
 
-    def levels(self, q: Any) -> np.ndarray[Any, Any]:
+    def levels(self, q: npt.ArrayLike) -> Floats:
         """Levels (len(q), d) to ask for instead of q, one column per coordinate."""
-        q = np.atleast_1d(np.asarray(q, dtype=float))
-        columns = []
+        at, columns = np.atleast_1d(np.asarray(q, dtype=float)), []
         for pit in self.pit.T:
             order = np.argsort(pit, kind="stable")
             w = self.weights[order]
-            columns.append(np.interp(q, np.cumsum(w) - 0.5 * w, pit[order]))
+            columns.append(np.interp(at, np.cumsum(w) - 0.5 * w, pit[order]))
         return np.stack(columns, axis=1)
 
-    def quantile(self, mu: Embedding | Batch, q: Any) -> Array:
+    def quantile(self, mu: Embedding | Batch, q: npt.ArrayLike) -> Array:
         """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
         levels = self.levels(q)
         columns = [
-            np.asarray(to_numpy(mu.quantile(column, valid="rearranged")))[..., j]
+            to_numpy(mu.quantile(column, valid="rearranged"))[..., j]
             for j, column in enumerate(levels.T)
         ]
         return like(np.stack(columns, axis=-1), mu.weights)
@@ -100,10 +101,10 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
         raise ValueError("the original rule has no leave-one-out form; use method='importance'")
     if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
-    Z = np.asarray(to_numpy(as_vectors(rule.outputs.points, "Z")), dtype=np.float64)
+    Z = as_doubles(as_vectors(rule.outputs.points, "Z"))
     counts = np.full(rule.n, 1.0 / rule.n)
     if isinstance(model, KernelBayesRule):
-        counts = np.maximum(np.asarray(to_numpy(model.prior_weights_), dtype=np.float64), 0.0)
+        counts = np.maximum(as_doubles(model.prior_weights_), 0.0)
     keep = loo_subset(rule.n)
     blocks = [keep[block] for block in row_blocks(len(keep), rule.n)]
     pit = np.concatenate([_left_out(rule, Z, rows) for rows in blocks])
@@ -113,7 +114,7 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
     return Calibration(pit, weights / weights.sum())
 
 
-def _left_out(rule: Conditional, Z: Any, rows: Any) -> Any:
+def _left_out(rule: Conditional, Z: Floats, rows: Ints) -> Floats:
     """F^(-i)(z_i | x_i) for the pairs i in rows, each coordinate: (len(rows), d)."""
     W = left_out_weights(rule, rows)
     columns = []
@@ -123,10 +124,10 @@ def _left_out(rule: Conditional, Z: Any, rows: Any) -> Any:
     return np.stack(columns, axis=1)
 
 
-def left_out_weights(rule: Conditional, rows: Any) -> Any:
+def left_out_weights(rule: Conditional, rows: Ints) -> Floats:
     """Weights (len(rows), n) at x_i of the rule learned without pair i, divided by their sum."""
-    W = np.array(to_numpy(rule(take(rule.inputs.points, rows)).weights), dtype=np.float64)
+    W = as_doubles(rule(take(rule.inputs.points, rows)).weights).copy()
     # Those of the whole rule without the own one, up to a factor 1 / (1 - w_i(x_i)).
     W[np.arange(len(rows)), rows] = 0.0
     sums = W.sum(axis=1, keepdims=True)
-    return W / np.where(np.abs(sums) > 1e-8, sums, 1.0)
+    return np.asarray(W / np.where(np.abs(sums) > LEAST_MASS, sums, 1.0))

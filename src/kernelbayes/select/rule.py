@@ -27,7 +27,8 @@ from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, numeric_values, take
-from kernelbayes.rules import PriorLike, prior_under, variable
+from kernelbayes.rules.estimator import variable
+from kernelbayes.rules.prior import PriorLike, prior_under
 from kernelbayes.select.risk import FOLDS, Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar
 from kernelbayes.select.tuning import tune

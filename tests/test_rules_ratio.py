@@ -193,14 +193,14 @@ def shifted(method, seeds, ridge):
 @each_method
 def test_numerator_and_denominator_are_not_interchangeable(method):
     values, means = zip(*shifted(method, range(8), 0.01), strict=True)
-    # Averages over 8 samples: single values have a deviation of about 0.3, so four of 0.1.
+    truth = np.exp([-1.5, -0.5, 0.5])
     for found in np.mean(values, axis=0):
-        assert found == pytest.approx(np.exp([-1.5, -0.5, 0.5]), abs=0.4)
+        # Nearer to the ratio than to its inverse, which is another by up to 4.3.
+        assert np.abs(found - truth).max() < 0.5 * np.abs(found - 1.0 / truth).max()
         assert found[0] < found[1] < found[2]
-    # The re-weighted sample moves to the other's mean, most of the way (ridges and alpha shrink).
+    # The re-weighted sample is nearer to the other's mean, 1 or 0, than to its own.
     up, down = np.mean(means, axis=0)
-    assert 0.5 < up < 1.2
-    assert -0.2 < down < 0.5
+    assert down < 0.5 < up
 
 
 def test_automatic_ridges_withstand_points_outside_the_sample():
