@@ -126,7 +126,9 @@ def _check_answers(kernel: Kernel, X: Points) -> None:
         same = take(X, [0, 0])
         mean = kernel.mean_of(same, like(np.full(2, 0.5), kernel.diag(same)))
         if isinstance(mean, dict) == isinstance(X, dict):
-            one = {k: v[None] for k, v in mean.items()} if isinstance(mean, dict) else mean[None]
+            parts = mean if isinstance(mean, dict) else {"": mean}
+            rows = {name: part[None, ...] for name, part in parts.items()}
+            one = rows if isinstance(mean, dict) else rows[""]
             found = to_numpy(kernel(kernel.points(one), same))
             _close(found, to_numpy(kernel(same))[:1], tolerance, "the mean of one point is it")
 
