@@ -249,6 +249,21 @@ def test_one_control_per_step_or_per_transition_is_the_same():
     np.testing.assert_array_equal(a, b)
 
 
+def test_finite_kernels_on_states_and_controls_are_those_of_their_values():
+    rng = np.random.default_rng(4)
+    z, u = rng.normal(size=(60, 2)), rng.normal(size=(60, 1))
+    x = z + 0.1 * rng.normal(size=z.shape)
+    means = []
+    for linear in (kb.Linear(), kb.Custom(lambda A, B: A @ B.T)):
+        model = kb.KernelBayesFilter(
+            kb.Gaussian(1.0), linear, linear, prior_ridge=1e-2, transition_ridge=1e-2, ridge=0.1,
+            rng=0,
+        )  # fmt: skip
+        means.append(model.fit(x, z, u).filter(x[:8], u[:8]).weights @ z)
+    # Features of rank 2: their factor and that of the Gram matrix differ by rounding.
+    np.testing.assert_allclose(*means, atol=1e-8)
+
+
 def test_controls_matter():
     rng = np.random.default_rng(7)
     z, x, u = driven(rng, 300)
