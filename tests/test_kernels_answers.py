@@ -192,9 +192,8 @@ CONCRETE = {
     if isinstance(cls, type) and issubclass(cls, kb.Kernel) and cls is not kb.Kernel
 }
 # laws: a composite is checked against its definition. step: one kernel matrix of landmarks gives
-# both features and similarities. The last ones are still to be ported.
-ASKING = {"laws.py", "filters/step.py", "filters/model.py"}
-ASKING |= {f"compare/{name}.py" for name in ("collection", "random_features", "large")}
+# both features and similarities.
+ASKING = {"laws.py", "filters/step.py"}
 
 
 def classes_asked_for(source):

@@ -37,6 +37,8 @@ class _Finite(SameSpace):
 
     kernel: Kernel
 
+    finite = True  # that is what an approximation is for
+
     @property
     def children(self) -> tuple[Kernel, ...]:
         """The kernel that is approximated."""
@@ -46,11 +48,6 @@ class _Finite(SameSpace):
     def exact(self) -> Kernel:
         """The kernel that is approximated."""
         return self.kernel
-
-    @property
-    def finite(self) -> bool:
-        """True: that is what an approximation is for."""
-        return True
 
     def scaled(self, factor: float) -> Kernel:  # noqa: ARG002
         """Return the kernel itself: landmarks or frequencies belong to its bandwidth."""
@@ -162,15 +159,12 @@ class Fourier(_Finite):
 
     frequencies: Floats = field(repr=False)
 
+    is_smooth = True  # cosines and sines
+
     @property
     def rank(self) -> int:
         """Number of features r."""
         return 2 * len(self.frequencies)
-
-    @property
-    def is_smooth(self) -> bool:
-        """True: cosines and sines."""
-        return True
 
     def on(self, columns: Sequence[int]) -> Fourier:
         """Features of some coordinates."""

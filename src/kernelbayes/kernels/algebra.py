@@ -8,8 +8,9 @@ features has finite features too: sums concatenate them, products multiply them 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from kernelbayes.arrays import Array, add_into, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, scalar
@@ -85,7 +86,42 @@ class SameSpace(Composite):
 
 
 @dataclass(frozen=True, eq=False)
-class _Pair(Composite):
+class Combined(Composite):
+    """A composite whose values combine those of its children, each on its share of a point."""
+
+    def _shares(self, X: Points) -> list[Points]:
+        return [X] * len(self.children)
+
+    def _combine(self, a: Array, b: Array) -> Array:
+        return multiply_into(a, b)  # may reuse the memory of a
+
+    def _values(self, values: Iterable[Array]) -> Array:
+        return reduce(self._combine, values)
+
+    def _join(self, features: Iterable[Array]) -> Array:
+        return reduce(tensor_features, features)
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        shares = zip(self.children, self._shares(X), self._shares(Y), strict=True)
+        return self._values(kernel(x, y) for kernel, x, y in shares)
+
+    def _self(self, X: Points) -> Array:
+        return self._values(k(x) for k, x in zip(self.children, self._shares(X), strict=True))
+
+    def _diag(self, X: Points) -> Array:
+        return self._values(k.diag(x) for k, x in zip(self.children, self._shares(X), strict=True))
+
+    def _paired(self, X: Points, Y: Points) -> Array:
+        shares = zip(self.children, self._shares(X), self._shares(Y), strict=True)
+        return self._values(kernel.paired(x, y) for kernel, x, y in shares)
+
+    def _features(self, X: Points) -> Array:
+        shares = zip(self.children, self._shares(X), strict=True)
+        return self._join(kernel.features(x) for kernel, x in shares)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair(Combined):
     left: Kernel
     right: Kernel
 
@@ -99,22 +135,6 @@ class _Pair(Composite):
             # Each side picks and converts the columns it reads.
             return {part: as_array(value, f"{name}[{part!r}]") for part, value in X.items()}
         return left
-
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self._combine(self.left(X, Y), self.right(X, Y))
-
-    def _self(self, X: Points) -> Array:
-        return self._combine(self.left(X), self.right(X))
-
-    def _diag(self, X: Points) -> Array:
-        return self._combine(self.left.diag(X), self.right.diag(X))
-
-    def _paired(self, X: Points, Y: Points) -> Array:
-        return self._combine(self.left.paired(X, Y), self.right.paired(X, Y))
-
-    @abstractmethod
-    def _combine(self, a: Array, b: Array) -> Array:
-        """Elementwise sum or product; may reuse the memory of ``a``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +157,9 @@ class Sum(_Pair):
     def _combine(self, a: Array, b: Array) -> Array:
         return add_into(a, b)
 
-    def _features(self, X: Points) -> Array:
-        a, b = self.left.features(X), self.right.features(X)
-        return namespace(a, b).concat([a, b], axis=1)
+    def _join(self, features: Iterable[Array]) -> Array:
+        both = list(features)
+        return namespace(*both).concat(both, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +180,9 @@ class Product(_Pair):
            [1.21306132]])
     """
 
-    def _combine(self, a: Array, b: Array) -> Array:
-        return multiply_into(a, b)
-
-    def _features(self, X: Points) -> Array:
-        return tensor_features(self.left.features(X), self.right.features(X))
-
 
 @dataclass(frozen=True, eq=False)
-class Scaled(SameSpace):
+class Scaled(SameSpace, Combined):
     r"""Positive multiple of a kernel, ``c * k``.
 
     .. math:: k(x, y) = c \, k_1(x, y), \quad c > 0
@@ -186,7 +200,7 @@ class Scaled(SameSpace):
 
     @property
     def children(self) -> tuple[Kernel, ...]:
-        """The other kernel."""
+        """The kernel that is multiplied."""
         return (self.kernel,)
 
     def __post_init__(self) -> None:
@@ -199,23 +213,11 @@ class Scaled(SameSpace):
     def _points(self, X: PointsLike, name: str) -> Points:
         return self.kernel.points(X, name)
 
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self._scale(self.kernel(X, Y))
+    def _values(self, values: Iterable[Array]) -> Array:
+        return multiply_into(super()._values(values), self.factor)
 
-    def _self(self, X: Points) -> Array:
-        return self._scale(self.kernel(X))
-
-    def _diag(self, X: Points) -> Array:
-        return self._scale(self.kernel.diag(X))
-
-    def _paired(self, X: Points, Y: Points) -> Array:
-        return self._scale(self.kernel.paired(X, Y))
-
-    def _scale(self, G: Array) -> Array:
-        return multiply_into(G, self.factor)
-
-    def _features(self, X: Points) -> Array:
-        return self.kernel.features(X) * self.factor**0.5
+    def _join(self, features: Iterable[Array]) -> Array:
+        return super()._join(features) * self.factor**0.5
 
 
 def tensor_features(a: Array, b: Array) -> Array:

@@ -24,15 +24,8 @@ from kernelbayes.points import Points, PointsLike, as_floats, as_vectors
 class _Curved(Radial):
     """The Gaussian kernel of a space around a curved one."""
 
-    @property
-    def is_curved(self) -> bool:
-        """True: an average of points is not a point."""
-        return True
-
-    @property
-    def has_density(self) -> bool:
-        """False: a Gaussian knows nothing of the curvature."""
-        return False
+    has_density = False  # a Gaussian knows nothing of the curvature
+    is_curved = True  # an average of points is not a point
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +47,8 @@ class Periodic(_Curved):
     """
 
     period: float | tuple[float, ...] = 2.0 * math.pi
+
+    is_smooth = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,18 +93,10 @@ class Rotation(_Curved):
     array([[1.]])
     """
 
+    takes_rows = False  # a point is a matrix
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", scalar(self.bandwidth, "bandwidth"))
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: a point is a matrix."""
-        return False
-
-    @property
-    def is_smooth(self) -> bool:
-        """False: a step along a derivative leaves the rotations."""
-        return False
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, SpatialRotation):

@@ -48,17 +48,14 @@ class Custom(Kernel):
            [1.]])
     """
 
+    takes_rows = False  # a point is anything
+
     function: Callable[[Points, Points], Array]
     diagonal: Callable[[Points], Array] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(f"function must be callable, got {type(self.function).__name__}")
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: a point is anything."""
-        return False
 
     def _points(self, X: PointsLike, name: str) -> Points:
         X = as_array(X, name) if is_frame(X) else X

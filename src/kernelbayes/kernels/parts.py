@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, like, multiply_into, namespace, to_numpy
-from kernelbayes.kernels.algebra import Composite, tensor_features
+from kernelbayes.arrays import Array, like, namespace, to_numpy
+from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.points import Points, PointsLike, as_array, count
 
@@ -19,7 +18,7 @@ Key = Any  # str, int, slice, range, or a tuple of names or numbers
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Parts(Composite):
+class Parts(Combined):
     r"""Product over the parts of a joint variable.
 
     .. math:: k(x, y) = \prod_j k_j(x_j, y_j)
@@ -181,27 +180,8 @@ class Parts(Composite):
             kernel.points(self.part(X, key), f"{name}[{key!r}]")
         return X
 
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self._product(
-            kernel(self.part(X, key), self.part(Y, key)) for key, kernel in self.parts
-        )
-
-    def _self(self, X: Points) -> Array:
-        return self._product(kernel(self.part(X, key)) for key, kernel in self.parts)
-
-    def _diag(self, X: Points) -> Array:
-        return self._product(kernel.diag(self.part(X, key)) for key, kernel in self.parts)
-
-    def _paired(self, X: Points, Y: Points) -> Array:
-        return self._product(
-            kernel.paired(self.part(X, key), self.part(Y, key)) for key, kernel in self.parts
-        )
-
-    def _product(self, factors: Iterable[Array]) -> Array:
-        return reduce(multiply_into, factors)
-
-    def _features(self, X: Points) -> Array:
-        return reduce(tensor_features, (k.features(self.part(X, key)) for key, k in self.parts))
+    def _shares(self, X: Points) -> list[Points]:
+        return [self.part(X, key) for key, _ in self.parts]
 
 
 def _names(key: Key) -> tuple[Key, ...]:

@@ -30,15 +30,8 @@ from kernelbayes.points import Points
 class Stationary(Bandwidth):
     """A function of x - y on R^d, and so the Fourier transform of a distribution (Bochner)."""
 
-    @property
-    def is_vector(self) -> bool:
-        """True: the kernel is a function of a distance."""
-        return True
-
-    @property
-    def is_stationary(self) -> bool:
-        """True."""
-        return True
+    is_stationary = True
+    is_vector = True  # the kernel is a function of a distance
 
     def spectrum(
         self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
@@ -74,11 +67,6 @@ class Radial(Bandwidth):
         return exp_into(E)
 
     @property
-    def is_smooth(self) -> bool:
-        """True but for rough Matern kernels."""
-        return True
-
-    @property
     def _smooth(self) -> bool:
         """Whether the profile at 0 has a derivative; if not, distances are taken directly."""
         return True
@@ -110,6 +98,8 @@ class Gaussian(Radial, Stationary):
     array([[1.        ],
            [0.60653066]])
     """
+
+    is_smooth = True
 
     @property
     def gaussian_bandwidth(self) -> float | tuple[float, ...]:
@@ -210,6 +200,8 @@ class RationalQuadratic(Radial, Stationary):
     """
 
     alpha: float = 1.0
+
+    is_smooth = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,15 +39,8 @@ class Delta(Kernel):
            [1.]])
     """
 
-    @property
-    def is_categorical(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: points are categories."""
-        return False
+    takes_rows = False  # points are categories
+    is_categorical = True
 
     def _points(self, X: PointsLike, name: str) -> Points:
         X = as_array(X, name)
@@ -119,15 +112,8 @@ class Trace(Kernel):
     array([[5.]])
     """
 
-    @property
-    def finite(self) -> bool:
-        """True: the features are the entries."""
-        return True
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: a point is a matrix."""
-        return False
+    finite = True  # the features are the entries
+    takes_rows = False  # a point is a matrix
 
     def _points(self, X: PointsLike, name: str) -> Points:
         X = as_floats(X, name)
@@ -184,6 +170,8 @@ class SpatialPyramid(Kernel):
            [0.875, 0.125, 1.   ]])
     """
 
+    takes_rows = False  # a point is an image
+
     levels: int = 2
     bins: int = 16
     low: float = 0.0
@@ -194,11 +182,6 @@ class SpatialPyramid(Kernel):
             raise ValueError(f"levels must be >= 0 and bins >= 2, got {self.levels}, {self.bins}")
         if not self.low < self.high:
             raise ValueError(f"low must be below high, got {self.low} and {self.high}")
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: a point is an image."""
-        return False
 
     def _points(self, X: PointsLike, name: str) -> Points:
         X = as_floats(X, name)
@@ -274,17 +257,14 @@ class Spectrum(Kernel):
            [0.]])
     """
 
+    takes_rows = False  # a point is a string
+
     k: int = 3
     normalized: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.k, int | np.integer) or self.k < 1:
             raise ValueError(f"k must be a positive integer, got {self.k!r}")
-
-    @property
-    def takes_rows(self) -> bool:
-        """False: a point is a string."""
-        return False
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, str):

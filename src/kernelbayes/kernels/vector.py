@@ -15,15 +15,8 @@ from kernelbayes.points import Points, PointsLike, as_vectors
 class _InnerProduct(Kernel):
     """A polynomial of the inner product of vectors."""
 
-    @property
-    def is_vector(self) -> bool:
-        """True: the inner product belongs to a distance."""
-        return True
-
-    @property
-    def is_smooth(self) -> bool:
-        """True: a polynomial."""
-        return True
+    is_smooth = True  # a polynomial
+    is_vector = True  # the inner product belongs to a distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +36,7 @@ class Linear(_InnerProduct):
     array([[11.]])
     """
 
-    @property
-    def finite(self) -> bool:
-        """True: the features are the coordinates."""
-        return True
+    finite = True  # the features are the coordinates
 
     def _cross(self, X: Points, Y: Points) -> Array:
         return X @ Y.T

@@ -8,10 +8,9 @@ from typing import Literal, Self
 import numpy as np
 
 from kernelbayes.arrays import Array, like, namespace, to_numpy
-from kernelbayes.kernels.algebra import Composite
+from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, positive
 from kernelbayes.kernels.radial import Gaussian
-from kernelbayes.kernels.tiles import mirror
 from kernelbayes.points import Points, PointsLike, as_floats
 
 Warp = Literal["asinh", "log"]
@@ -20,7 +19,7 @@ SMALLEST = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Warped(Composite):
+class Warped(Combined):
     r"""Kernel of transformed coordinates.
 
     .. math:: k(x, y) = k_1(f(x), f(y)), \quad f(x)_j = \mathrm{asinh}(x_j / u_j)
@@ -53,6 +52,9 @@ class Warped(Composite):
     transform: Warp = "asinh"
     unit: float | tuple[float, ...] = 1.0
 
+    finite = False  # features of the transformed coordinates are not passed on
+    is_smooth = False  # "log" is flat near zero
+
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise TypeError(f"Warped needs a kernel, got {type(self.kernel).__name__}")
@@ -80,16 +82,6 @@ class Warped(Composite):
         return (self.kernel,)
 
     @property
-    def finite(self) -> bool:
-        """False: features of the transformed coordinates are not passed on."""
-        return False
-
-    @property
-    def is_smooth(self) -> bool:
-        """False: "log" is flat near zero."""
-        return False
-
-    @property
     def label(self) -> str:
         """Name and transform."""
         return f"{type(self).__name__} {self.transform}"
@@ -105,11 +97,5 @@ class Warped(Composite):
             xp.asinh(U) if self.transform == "asinh" else xp.log(xp.clip(xp.abs(U), min=SMALLEST))
         )
 
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self.kernel(self._warped(X), self._warped(Y))
-
-    def _self(self, X: Points) -> Array:
-        return mirror(self.kernel(self._warped(X)), self._diag(X))
-
-    def _diag(self, X: Points) -> Array:
-        return self.kernel.diag(self._warped(X))
+    def _shares(self, X: Points) -> list[Points]:
+        return [self._warped(X)]
