@@ -75,6 +75,11 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
     return np.asarray(x)
 
 
+def as_doubles(values: Any) -> npt.NDArray[np.float64]:
+    """NumPy array of doubles, whatever the values were."""
+    return np.asarray(to_numpy(values), dtype=np.float64)
+
+
 def to_float(x: Array) -> float:
     """Python float of a 0-d array of any kind."""
     return float(to_numpy(x))

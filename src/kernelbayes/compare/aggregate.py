@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, as_doubles, as_generator
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import TwoSamples
 from kernelbayes.compare.pairs import products
@@ -49,7 +49,6 @@ from kernelbayes.compare.problem import (
 )
 from kernelbayes.compare.result import KernelTestResult
 from kernelbayes.compare.samples import check_pairs, kernel_list, variable_family
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_doubles, as_generator
 from kernelbayes.compare.problem import (
     FACTOR_TOL,
     Estimate,
@@ -43,7 +43,6 @@ from kernelbayes.compare.problem import (
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.compare.samples import check_pairs
 from kernelbayes.gram import Gram, LowRank
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel

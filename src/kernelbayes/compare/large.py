@@ -33,7 +33,7 @@ from functools import partial, reduce
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Array, Floats, Ints, row_blocks, threads_for
+from kernelbayes.arrays import Array, Floats, Ints, as_doubles, row_blocks, threads_for
 from kernelbayes.compare.problem import (
     TIES,
     Estimate,
@@ -43,7 +43,6 @@ from kernelbayes.compare.problem import (
     check_sizes,
     jackknife,
 )
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.features import cheap_features
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, NumericalWarning
+from kernelbayes.arrays import Array, NumericalWarning, as_doubles
 from kernelbayes.compare.problem import Problem, check_sizes, pooled_kernel
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, as_floats, concatenate, count, take

@@ -9,11 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, like, to_float, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    NumericalWarning,
+    as_doubles,
+    like,
+    to_float,
+    to_numpy,
+)
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.herding import (
     exchange,
     fully_corrective,

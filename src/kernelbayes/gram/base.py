@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Array, Floats, Ints, Rng, to_numpy
+from kernelbayes.arrays import BLOCK_ENTRIES, Array, Ints, Rng
 from kernelbayes.gram.solvers import Solver
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
@@ -187,8 +187,3 @@ class Gram(ABC):
         if self.kernel is None:
             raise TypeError("this Gram matrix was made without a kernel; use Gram.of")
         return self.kernel
-
-
-def as_doubles(values: Array) -> Floats:
-    """NumPy doubles, whatever the array was."""
-    return np.asarray(to_numpy(values), dtype=np.float64)

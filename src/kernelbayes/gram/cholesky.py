@@ -113,7 +113,7 @@ def _random_round(
 
 
 def check_rank(rank: int | None, tol: float | None, n: int) -> int:
-    """Return the most pivots to take; a ValueError or TypeError says what is wrong."""
+    """Return the most pivots to take, all n points for a rank above n, or say what is wrong."""
     if rank is None and tol is None:
         raise ValueError("give a rank (number of features) or tol (relative trace error)")
     if tol is not None and not 0.0 <= tol < 1.0:
@@ -122,6 +122,6 @@ def check_rank(rank: int | None, tol: float | None, n: int) -> int:
         return n
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
         raise TypeError(f"rank must be an integer, got {type(rank).__name__}")
-    if not 1 <= rank <= n:
-        raise ValueError(f"rank must lie between 1 and the number of points {n}, got {rank}")
-    return int(rank)
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1, got {rank}")
+    return min(int(rank), n)

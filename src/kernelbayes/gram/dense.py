@@ -11,6 +11,7 @@ from array_api_compat import device
 from kernelbayes.arrays import (
     Array,
     Ints,
+    as_doubles,
     epsilon,
     like,
     namespace,
@@ -18,7 +19,7 @@ from kernelbayes.arrays import (
     threads_for,
     to_float,
 )
-from kernelbayes.gram.base import Gram, as_doubles
+from kernelbayes.gram.base import Gram
 from kernelbayes.gram.factored import LowRank
 from kernelbayes.gram.lapack import (
     LinAlgError,

@@ -70,7 +70,7 @@ def nystrom(
     kernel : Kernel
     X : points (n, ...)
     rank : int, optional
-        Number of landmarks, at most n.
+        Number of landmarks; above n, all points.
     rng : int, Generator or None
     tol : float, optional
         Instead of a rank: take landmarks until the relative trace error is at most ``tol``.
@@ -140,7 +140,8 @@ def pivoted_cholesky(
     kernel : Kernel
     X : points (n, ...)
     rank : int, optional
-        Number of pivots, at most n. Give a rank, a tolerance, or both (whichever comes first).
+        Number of pivots; above n, all points. Give a rank, a tolerance, or both (whichever comes
+        first).
     tol : float, optional
         Stop when the relative trace error is at most ``tol``.
     rng : int, Generator or None
@@ -220,7 +221,7 @@ def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kerne
         return kernel
     if kernel.is_stationary:
         return fourier(kernel, int(points.shape[1]), rank + rank % 2, rng)
-    return nystrom(kernel, points, min(rank, count(points)), rng)
+    return nystrom(kernel, points, rank, rng)
 
 
 def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) -> Landmarks:

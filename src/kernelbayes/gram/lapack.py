@@ -191,11 +191,6 @@ def least_squares(A: Floats, B: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(A, B, rcond=None)[0])
 
 
-def svd(A: Floats) -> tuple[Floats, Floats, Floats]:
-    """Singular value decomposition U, s, V^T of A, or of a stack (..., p, q)."""
-    return np.linalg.svd(A)
-
-
 def numerical_rank(A: Floats) -> int:
     """Numerical rank of A."""
     return int(np.linalg.matrix_rank(A))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Rng, like
-from kernelbayes.gram.base import Gram, as_doubles
-from kernelbayes.gram.cholesky import partial_cholesky
+from kernelbayes.arrays import Floats, Rng, as_doubles, like
+from kernelbayes.gram.base import Gram
+from kernelbayes.gram.cholesky import check_rank, partial_cholesky
 from kernelbayes.gram.dense import Dense, OnDemand
 from kernelbayes.gram.factored import LowRank, Streamed
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
@@ -42,10 +42,11 @@ def choose(
 ) -> Gram:
     """Gram matrix of points; see :meth:`~kernelbayes.gram.Gram.of`."""
     n, why = count(points), ""
+    rank = None if rank is None else check_rank(rank, tol, n)
     if kernel.finite:
         return _features(kernel, points, "the kernel's own features", double)
     if rank is not None and tol is None:
-        kernel = nystrom(kernel, points, min(rank, n), rng=rng)
+        kernel = nystrom(kernel, points, rank, rng=rng)
         return _features(kernel, points, "Nystrom landmarks", double)
     if tol is not None and (extend or rank is not None or n >= FACTOR_FROM):
         limits = [limit for limit in (rank, most) if limit is not None]

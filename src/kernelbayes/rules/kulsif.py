@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Floats, like, to_float
+from kernelbayes.arrays import Floats, as_doubles, like, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.simplex import LEAST_SHARE
 from kernelbayes.gram import Dense, exact_features
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import left_share, loo_subset, ridge_grid
 from kernelbayes.points import Points, count, take

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, like, threads_for
+from kernelbayes.arrays import Array, Floats, as_doubles, like, threads_for
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Dense, check_ridge
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.points import Points, count
 from kernelbayes.rules.conditional import Ridge, Variable

@@ -33,13 +33,12 @@ from typing import Literal
 import numpy as np
 from tqdm import tqdm
 
-from kernelbayes.arrays import Floats, Ints
+from kernelbayes.arrays import Floats, Ints, as_doubles
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.simplex import LEAST_SHARE
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram import Dense, exact_features
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.lapack import symmetric_factor
 from kernelbayes.gram.loo import RidgePath, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel

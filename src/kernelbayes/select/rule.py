@@ -20,10 +20,9 @@ import numpy as np
 from sklearn.base import clone
 from tqdm import tqdm
 
-from kernelbayes.arrays import Floats, Rng, as_generator, to_float
+from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, numeric_values, take

@@ -28,6 +28,7 @@ import numpy as np
 from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import Sample
 from kernelbayes.gram.lapack import cholesky, solve_triangular
+from kernelbayes.gram.loo import left_share
 from kernelbayes.select.regression import Regression, again, refit, regress, squared_distances
 
 Nearness = Literal["data", "mean", "moments"]
@@ -259,5 +260,5 @@ def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
     L = cholesky(G)
     Q = solve_triangular(L, A.T)
     beta = solve_triangular(L, Q @ (root * values), transpose=True)
-    left = 1.0 - np.minimum(np.einsum("ij,ij->j", Q, Q), MOST_LEVERAGE)
+    left = left_share(1.0 - np.einsum("ij,ij->j", Q, Q), least=1.0 - MOST_LEVERAGE)
     return beta[0], (values - design @ beta) / left[:, None]
