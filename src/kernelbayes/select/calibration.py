@@ -28,12 +28,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Array, Floats, Ints, like, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    as_doubles,
+    like,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.regions import ordered
 from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import as_vectors, take
 from kernelbayes.rules import Conditional, ConditionalEmbedding
