@@ -1,0 +1,102 @@
+"""From parameters to data: the learned likelihood."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kernelbayes.embedding.smooth import (
+    Smoothing,
+)
+from kernelbayes.likelihood_free.learn.likelihood import Forward, Noise
+
+
+@pytest.fixture(scope="module")
+def forward():
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(600, 1))
+    return Forward.fit(P, P + 0.5 * rng.normal(size=(600, 1)), rng)
+
+
+def test_a_learned_likelihood_is_the_true_one(forward):
+    grid = np.linspace(-1.5, 2.5, 41)[:, None]
+    found = forward.log_likelihood(grid, np.array([0.5]))
+    exact = stats.norm.logpdf(0.5, grid[:, 0], 0.5)
+    likely = exact > exact.max() - 2.0  # within two standard deviations
+    # A density of 600 residuals: one in ten where the density is high, more in the tails.
+    assert np.max(np.abs(found - exact)[likely]) < 0.5
+    assert abs(grid[np.argmax(found), 0] - 0.5) < 4 * 0.5 / np.sqrt(60)
+
+
+def test_rows_add_up(forward):
+    grid = np.linspace(-1, 1, 5)[:, None]
+    rows = np.array([[0.2], [0.7], [-0.1]])
+    together = forward.log_likelihood(grid, rows)
+    apart = sum(forward.log_likelihood(grid, row) for row in rows)
+    np.testing.assert_allclose(together, apart)
+
+
+def test_a_wild_simulation_does_not_change_a_learned_likelihood(forward):
+    rng = np.random.default_rng(0)  # as in the fixture
+    P = rng.normal(size=(600, 1))
+    S = P + 0.5 * rng.normal(size=(600, 1))
+    grid = np.linspace(-1, 2, 13)[:, None]
+    calm = forward.log_likelihood(grid, np.array([0.5]))
+    likely = calm > calm.max() - 2.0
+    for row in (0, 300):
+        wild = S.copy()
+        wild[row] = 40.0
+        others = np.arange(600) != row
+        upset = Forward.fit(P, wild, rng, like=forward)
+        without = Forward.fit(P[others], S[others], rng, like=forward)
+        # The wild simulation is dropped: the others are left, and nothing is chosen again.
+        found, expected = (f.log_likelihood(grid, np.array([0.5])) for f in (upset, without))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        # One of 600 residuals makes up at most the peak of its kernel over 600 times the density;
+        # it moves the mean by at most its leverage, about ten in 600, of its residual, 0.5 or so.
+        h = float(np.min(forward.noise.density.h)) * 0.5
+        own = stats.norm.pdf(0) / h / 600 / np.exp(calm[likely].min())
+        slope = np.abs(np.gradient(calm, grid[:, 0]))[likely].max()
+        assert np.max(np.abs(found - calm)[likely]) < own + slope * 3 * 0.5 * 10 / 600
+    # Noise that is often large is not wild.
+    often = P + np.where(rng.uniform(size=(600, 1)) < 0.1, 30.0, 0.1) * rng.normal(size=(600, 1))
+    tails = Forward.fit(P, often, rng)
+    assert tails.log_likelihood(np.zeros((1, 1)), np.array([25.0]))[0] > -12
+
+
+def test_noise_that_grows_is_noticed():
+    rng = np.random.default_rng(1)
+    P = rng.uniform(-1, 1, size=(800, 1))
+    forward = Forward.fit(P, P + np.exp(1.5 * P) * rng.normal(size=(800, 1)), rng)
+    assert forward.kind.spread == "scaled"
+
+
+def test_correlations_that_depend_on_a_parameter_are_learned():
+    rng = np.random.default_rng(2)
+    P = rng.uniform(-1.5, 1.5, size=(2000, 2))
+    rho, sigma = np.tanh(P[:, 1]), np.exp(P[:, 0])
+    noise = rng.normal(size=(2000, 2))
+    noise[:, 1] = rho * noise[:, 0] + np.sqrt(1 - rho**2) * noise[:, 1]
+    forward = Forward.fit(P, sigma[:, None] * noise, rng)
+    # Correlations are learned, or noise is that of near parameters, which has them too.
+    assert forward.kind.spread == "correlated" or forward.kind.near
+    grid = np.column_stack([np.zeros(7), np.linspace(-1.2, 1.2, 7)])
+    s = np.array([1.0, 1.0])
+    found = forward.log_likelihood(grid, s)
+    exact = [stats.multivariate_normal.logpdf(s, cov=[[1, r], [r, 1]]) for r in np.tanh(grid[:, 1])]
+    # Products of standard normal variables have deviation sqrt(1 + rho^2); about five terms of
+    # their regression, a curve, are learned from 2000. The log density follows rho with this slope,
+    # and a density of 1500 residuals adds an error of its own, about one in ten.
+    rho = np.tanh(grid[:, 1])
+    slope = np.abs(np.gradient(exact, rho))
+    error = np.hypot(slope * np.sqrt((1 + rho**2) / 400), 0.1)
+    likely = np.array(exact) > max(exact) - 2.0
+    assert np.all(np.abs(found - exact)[likely] < 4 * error[likely])
+
+
+def test_noise_at_near_parameters_integrates_to_one():
+    rng = np.random.default_rng(3)
+    at, residuals = rng.normal(size=(400, 1)), rng.normal(size=(400, 1))
+    noise = Noise.of(residuals * (1 + at**2), at, 50, Smoothing(0.3))
+    grid = np.linspace(-30, 30, 4001)
+    logs = noise.log_density(np.tile(grid, (3, 1))[:, :, None], np.array([[-1.0], [0.0], [2.0]]))
+    assert np.trapezoid(np.exp(logs), grid, axis=1) == pytest.approx(np.ones(3), abs=1e-6)
