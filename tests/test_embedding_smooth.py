@@ -138,3 +138,19 @@ def test_silverman_of_a_normal_sample_and_of_constants():
     expected = X[:, 0].std() * (4.0 / (4.0 * 1000)) ** (1.0 / 6.0)  # Silverman 1986 eq. 4.14, d = 2
     np.testing.assert_allclose(h[0], expected, rtol=1e-12)
     assert h[1] > 0
+
+
+def test_density_of_the_other_points():
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(30, 2)), rng.dirichlet(np.ones(30))
+    for how in (Smoothing(0.4), Smoothing(0.4, 5)):
+        smooth = Smoothed.by(points, weights, how, np.zeros(2, dtype=bool))
+        h = np.broadcast_to(smooth.h, 30)
+        for i in (0, 7):
+            S = h[i] ** 2 * smooth.factor @ smooth.factor.T
+            centre = smooth.mean + smooth.shrink * (points[i] - smooth.mean)
+            exact = np.log(weights[i]) + stats.multivariate_normal.logpdf(points[i], centre, S)
+            assert smooth.log_own()[i] == pytest.approx(exact)
+    weights[0] = 0.0
+    light = Smoothed(points, weights / weights.sum(), 0.4, np.zeros(2, dtype=bool))
+    assert light.log_own()[0] == -np.inf

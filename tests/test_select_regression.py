@@ -11,6 +11,7 @@ from kernelbayes.select.regression import (
     refit,
     regress,
     reweighted,
+    squared_distances,
 )
 
 
@@ -136,3 +137,10 @@ def test_regression_on_constant_inputs_is_between_zero_and_the_mean():
     found = fit(np.zeros((3, 2))) / Y.mean()
     assert np.all((found >= 0) & (found <= 1 + 1e-9))
     assert np.ptp(found) < 1e-9
+
+
+def test_squared_distances():
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    expected = np.sum((A[:, None] - B[None]) ** 2, axis=2)
+    np.testing.assert_allclose(squared_distances(A, B), expected, atol=1e-12)

@@ -40,7 +40,7 @@ from kernelbayes.points import PointsLike
 Distance = Callable[[Floats, Floats], Array]
 # Kept unless told otherwise: the best 1 %, as is usual, but at least a hundred, whose mean has an
 # error of a tenth of a deviation; and five for each coefficient of an adjustment.
-FRACTION, FEWEST, PER_COEFFICIENT = 0.01, 100, 5
+FRACTION, FEWEST_KEPT, PER_COEFFICIENT = 0.01, 100, 5
 
 
 def reject_abc(
@@ -204,7 +204,7 @@ def _closest(
     if fraction is not None and not 0.0 < fraction <= 1.0:
         raise ValueError(f"fraction must lie in (0, 1], got {fraction!r}")
     if fraction is None:
-        keep = max(int(np.ceil(FRACTION * n)), FEWEST, PER_COEFFICIENT * (columns + 1))
+        keep = max(int(np.ceil(FRACTION * n)), FEWEST_KEPT, PER_COEFFICIENT * (columns + 1))
     else:
         keep = int(np.ceil(fraction * n))
     order = np.argsort(distances, kind="stable")[: min(keep, n)]

@@ -19,7 +19,7 @@ from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Round, roun
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 
 # Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
-FROM_PRIOR = 0.2
+ROUND_PRIOR = 0.2
 
 
 def infer(
@@ -106,7 +106,8 @@ def infer(
             if i < rounds - 1:  # only the posterior that is returned may warn
                 warnings.simplefilter("ignore", NumericalWarning)
             found: Posterior = model.posterior(observed)
-        return found.with_diagnostics(replace(found.diagnostics, model=model, simulations=runs))
+        report = replace(found.diagnostics, model=model, simulations=runs)
+        return replace(found, diagnostics=report)
 
     posterior = posterior_of(runs.theta, runs.x, None, 0)
     theta, x, failed, done = runs.theta, runs.x, runs.failed, [Round(runs.done, 1.0, posterior)]
@@ -119,7 +120,7 @@ def infer(
         theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
         failed += more.failed
         posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
-    return posterior.with_diagnostics(replace(posterior.diagnostics, failed=failed))
+    return replace(posterior, diagnostics=replace(posterior.diagnostics, failed=failed))
 
 
 def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:
@@ -145,7 +146,7 @@ def _proposed(
     posterior: Posterior, prior: Prior, m: int, rng: np.random.Generator
 ) -> tuple[Floats, int]:
     """Parameters (m, d) drawn from the posterior and some from the prior; how many of these."""
-    few = min(m - 1, int(np.ceil(FROM_PRIOR * m)))
+    few = min(m - 1, int(np.ceil(ROUND_PRIOR * m)))
     drawn: Floats = posterior.sample(m - few, rng=rng)
     if few:
         drawn = np.concatenate([drawn, prior.sample(few, rng)])

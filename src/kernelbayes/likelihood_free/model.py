@@ -39,10 +39,10 @@ Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihoo
 UNSEEN = 0.005
 # A warning says when a posterior has fewer effective points: its deviation is then uncertain by a
 # third, 1 / sqrt(2 * 5).
-LEAST_ESS = 5.0
+UNCERTAIN_ESS = 5.0
 # Adjusted points leave the range of the simulated parameters by at most this many ranges.
 BEYOND = 1.0
-LOOKED_AT = 500  # simulations whose nearest neighbours say what is near
+GAP_POINTS = 500  # simulations whose nearest neighbours say what is near
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             low, high = task.P.min(axis=0), task.P.max(axis=0)
             points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
         ess = float(1.0 / np.sum(weights**2))
-        if ess < LEAST_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
+        if ess < UNCERTAIN_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
             warnings.warn(
                 f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
                 "more simulations near the observation, or rounds, would help",
@@ -289,7 +289,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     def _gaps(self) -> Floats:
         """Distances of some simulations' data to the nearest other, in the learned coordinates."""
         there = self.learner_.task.X @ self.learner_.inverse.metric
-        some = there[np.linspace(0, len(there) - 1, min(len(there), LOOKED_AT)).astype(int)]
+        some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
         return np.asarray(np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1])
 
     def _support(self, X: Floats) -> Floats:

@@ -29,7 +29,7 @@ ATTEMPTS = 100
 MAP_STARTS = 1000  # heaviest points at which the density is compared before it is climbed
 # Share of Silverman's bandwidth for a posterior that was not told how to smooth: his rule is for a
 # single normal peak, half of it keeps two peaks apart.
-UNDERSMOOTH = 0.5
+PEAK_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +85,7 @@ class Posterior(Embedding):
         weights = np.asarray(self.valid_weights()[0])
         used = weights > 0
         points, weights = points[used], weights[used]
-        h = min(UNDERSMOOTH * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
+        h = min(PEAK_SHARE * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
         return self._space.coordinates(points), weights, Smoothing(h)
 
     @cached_property

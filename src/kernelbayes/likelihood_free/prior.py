@@ -39,7 +39,7 @@ from kernelbayes.points import as_vectors, column_names, is_frame
 
 # Rounding allowed of draws at a bound, relative and absolute; of the sum of a simplex, which
 # single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.
-ROUNDING, TINY_ROUNDING, SIMPLEX_ROUNDING, LEAST_PART = 1e-9, 1e-12, 1e-6, 1e-300
+BOUND_ROUNDING, TINY_ROUNDING, SIMPLEX_ROUNDING, LEAST_PART = 1e-9, 1e-12, 1e-6, 1e-300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +109,7 @@ class Prior:
         if not np.all(np.isfinite(theta)):
             raise ValueError("the prior drew NaN or infinite parameters")
         inside = np.clip(theta, self.low, self.high)
-        if np.allclose(theta, inside, rtol=ROUNDING, atol=TINY_ROUNDING):
+        if np.allclose(theta, inside, rtol=BOUND_ROUNDING, atol=TINY_ROUNDING):
             theta = inside  # no more than rounding
         if not np.all(self._in_box(theta)):
             raise ValueError(

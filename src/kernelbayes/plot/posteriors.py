@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
 
 
-GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
+CONTOUR_GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
 
 PANELS = 12  # columns of a predictive check that get a histogram each: three rows of four
 
@@ -197,8 +197,8 @@ def _pair(ax: Axes, draws: Floats, wide: Floats | None) -> None:
     if numerical_rank(np.cov(draws.T)) < 2 or len(np.unique(draws, axis=0)) < 10:
         return  # points on a line, or a few discrete ones: no density to draw contours of
     kde = stats.gaussian_kde(draws.T)
-    x, y = (np.linspace(c.min(), c.max(), GRID) for c in draws.T)
-    height = kde(np.stack(np.meshgrid(x, y)).reshape(2, -1)).reshape(GRID, GRID)
+    x, y = (np.linspace(c.min(), c.max(), CONTOUR_GRID) for c in draws.T)
+    height = kde(np.stack(np.meshgrid(x, y)).reshape(2, -1)).reshape(CONTOUR_GRID, CONTOUR_GRID)
     at_draws = kde(draws.T)  # a region of highest density holds the highest of the draws
     levels = np.unique(np.quantile(at_draws, [1.0 - mass for mass in CONTOURS]))
     ax.contour(x, y, height, levels=levels, colors=FIRST, linewidths=1.0)

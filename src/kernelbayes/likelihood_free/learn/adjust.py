@@ -35,7 +35,7 @@ Nearness = Literal["data", "mean", "moments"]
 Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]
 LOCAL: tuple[Adjust, ...] = ("linear", "quadratic", "quadratic-scale")
 # The fewest simulations with weight.
-FEWEST = 20
+FEWEST_NEAR = 20
 # With few parameters there is time for a finer regression.
 FEW_PARAMETERS, MORE = 3, {"pairs": 4000, "landmarks": 1000}
 # The most simulations that quadratic regressions are tried with.
@@ -46,7 +46,7 @@ PRODUCTS = 6
 # regression of that at the observation.
 LOG_RANGE, LOCAL_LOG_RANGE = 8.0, 4.0
 # Added to the squares of a design, relative to their mean, so that equal columns do no harm.
-JITTER = 1e-9
+DESIGN_JITTER = 1e-9
 # Leverages count as at most this.
 MOST_LEVERAGE = 0.9
 
@@ -125,7 +125,7 @@ class Inverse:
         # As far as it takes to reach that share of the weight, and enough simulations.
         order = np.argsort(distances, axis=1)
         k = np.sum(np.cumsum(self.weights[order], axis=1) < recipe.share, axis=1)
-        k = np.clip(k, min(FEWEST, len(there) - 1), len(there) - 1)
+        k = np.clip(k, min(FEWEST_NEAR, len(there) - 1), len(there) - 1)
         reach = distances[np.arange(len(k)), order[np.arange(len(k)), k]]
         W = _close(distances, reach[:, None]) * self.weights
         sums = W.sum(axis=1, keepdims=True)
@@ -256,7 +256,7 @@ def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
     A = root * design
     G = A.T @ A
     slopes = np.arange(1, len(G))  # not the intercept, or constant columns would share it
-    G[slopes, slopes] += JITTER * np.trace(G) / len(G)
+    G[slopes, slopes] += DESIGN_JITTER * np.trace(G) / len(G)
     L = cholesky(G)
     Q = solve_triangular(L, A.T)
     beta = solve_triangular(L, Q @ (root * values), transpose=True)

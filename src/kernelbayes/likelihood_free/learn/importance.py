@@ -36,7 +36,7 @@ PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
 # a neighbour, and at least so much.
 WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
-LEAST_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
+TEMPERED_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
 FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
 ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % of a deviation
 # Draws and rounds of importance sampling: for a posterior, and while choosing.
@@ -237,7 +237,7 @@ def importance_sample(
         found = Weighted(T, target - counts, proposals)
         if left == 0 or found.ess >= ENOUGH_ESS:
             break
-        weights = tempered(found.logs, LEAST_ESS * m)
+        weights = tempered(found.logs, TEMPERED_ESS * m)
         proposal, own = proposal_of(T, weights, start.discrete, rng)
     return found
 

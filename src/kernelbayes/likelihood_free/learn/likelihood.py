@@ -37,11 +37,11 @@ NEAR_DIMENSIONS = 6  # with more parameters none are near
 # In few dimensions the noise density may be smoothed by the distance to a neighbour.
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
-FARTHEST, CORRELATED = 3.0, 0.98
+RESIDUAL_CLIP, CORRELATED = 3.0, 0.98
 # Simulations whose residuals are wild are dropped: beyond the quantile of all but this share, and
 # beyond this multiple of the 95 % quantile (ten times as far as a normal residual in a million).
 FEW_WILD, WILD = 0.01, 20.0
-ROWS = 30  # rows of an iid data set whose residuals are used
+RESIDUAL_ROWS = 30  # rows of an iid data set whose residuals are used
 # A column that differs from its most common value less often than twice this has no smooth density.
 RARE = 0.025
 
@@ -114,7 +114,7 @@ class Spread:
         size = np.where(size > 0, size, 1.0)
         if not 2 <= p <= LOCAL_COLUMNS:
             return cls(logs, None, size)
-        scaled = np.clip(scaled / size, -FARTHEST, FARTHEST)
+        scaled = np.clip(scaled / size, -RESIDUAL_CLIP, RESIDUAL_CLIP)
         i, j = np.triu_indices(p, 1)
         targets = np.mean(scaled[:, :, i] * scaled[:, :, j], axis=1)
         if like is None or like.products is None:
@@ -216,8 +216,8 @@ class Forward:
 
 def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floats:
     """Left-out residuals (n, k, p), of some of the rows if they are many."""
-    if rows.shape[1] > ROWS:
-        rows = rows[:, rng.permutation(rows.shape[1])[:ROWS]]
+    if rows.shape[1] > RESIDUAL_ROWS:
+        rows = rows[:, rng.permutation(rows.shape[1])[:RESIDUAL_ROWS]]
     return rows - mean.left_out[:, None]
 
 
