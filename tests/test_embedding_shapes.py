@@ -93,7 +93,7 @@ def test_mixtures_of_a_batch_and_of_low_rank_kernels():
             "covariance",
         ),
         (
-            lambda: kb.embed([0.0, 1.0], kb.Gaussian(1.0)).mixture(1).density([[0.0, 1.0]]),
+            lambda: kb.embed([0.0, 1.0], kb.Gaussian(1.0)).mixture(1, rng=0).density([[0.0, 1.0]]),
             ValueError,
             "coordinates",
         ),

@@ -70,7 +70,7 @@ def chain(rng, length, states=3, symbols=4):
 def finite(method="importance", **options):
     return kb.KernelBayesFilter(
         kb.Delta(), kb.Delta(), method=method, prior_ridge=RIDGE, transition_ridge=RIDGE,
-        ridge=RIDGE if method == "importance" else RIDGE**2, back_ridge=RIDGE, **options,
+        ridge=RIDGE if method == "importance" else RIDGE**2, back_ridge=RIDGE, rng=0, **options,
     )  # fmt: skip
 
 
@@ -367,7 +367,7 @@ def test_a_step_is_algorithm_2_after_the_change_of_scale(literal, kernel, tol):
     z, x = autoregressive(rng, n)
     _, seen = autoregressive(rng, 10)
     model = kb.KernelBayesFilter(
-        kernel, kernel, prior_ridge=eta, transition_ridge=2 * eta, ridge=lam
+        kernel, kernel, prior_ridge=eta, transition_ridge=2 * eta, ridge=lam, rng=0
     ).fit(x, z)
     beliefs = model.filter(seen)
     weights, G_X, G_Z = beliefs.weights, kernel(x), kernel(z)
@@ -391,7 +391,7 @@ def test_beliefs_are_those_of_algorithm_2_as_far_as_its_masses_are_one(literal):
     kernel = kb.Gaussian(1.0)
     W = literal.iw22_algorithm_2(kernel(x), kernel(z), kernel(x, seen), eta, n * lam, eta)
     model = kb.KernelBayesFilter(
-        kernel, kernel, prior_ridge=eta, transition_ridge=eta, ridge=lam
+        kernel, kernel, prior_ridge=eta, transition_ridge=eta, ridge=lam, rng=0
     ).fit(x, z)
     found, theirs = model.filter(seen).mean()[:, 0], W @ z / W.sum(axis=1)
     error = np.sqrt(np.mean((found - truth) ** 2))
