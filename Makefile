@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-torch test-slow lint types format bench docs clean
+.PHONY: help demo test test-seeds test-torch test-slow lint types format bench docs clean
 
 help:
 	@echo "make demo        a robot learns a building from its camera, then finds itself (a table, a picture, a film)"
 	@echo "make test        lint, type-check and test (no torch needed)"
+	@echo "make test-seeds  the quick tests again with five other seeds for everything"
 	@echo "make test-torch  the tests that need torch (CPU build)"
 	@echo "make test-slow   statistical checks at full size"
 	@echo "make bench       timings, printed as ratios"
@@ -46,6 +47,13 @@ types: $(VENV)/.dev
 
 test: lint types
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow" --cov --cov-report=term
+
+# Base seeds, added to every seed (tests/conftest.py); make test has 0.
+SEEDS ?= 1000 2000 3000 4000 5000
+test-seeds: $(addprefix test-seed-,$(SEEDS))
+
+test-seed-%: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow" --randomly-seed=$* --hypothesis-seed=$* tests
 
 test-torch: $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "torch and not slow" tests

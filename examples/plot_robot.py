@@ -27,6 +27,7 @@ model = kb.KernelBayesFilter(
     prior_ridge=1e-5,
     transition_ridge=1e-5,
     ridge=1.0,
+    rng=0,
 ).fit(labelled.X, labelled.Z)
 beliefs = model.filter(seen.X)
 print(beliefs)

@@ -273,11 +273,11 @@ def test_fourier_arguments():
         ((kb.Linear(), 2, 2), TypeError, "use nystrom or pivoted_cholesky"),
     ]:
         with pytest.raises(error, match=message):
-            kb.fourier(*arguments)
+            kb.fourier(*arguments, rng=0)
     with pytest.raises(ValueError, match="not Laplace"):
-        kb.fourier(kb.Laplace(1.0), 2, 4, orthogonal=True)
+        kb.fourier(kb.Laplace(1.0), 2, 4, rng=0, orthogonal=True)
     with pytest.raises(ValueError, match="dimension 3, but X has 2 columns"):
-        kb.fourier(kb.Gaussian(1.0), 3, 4).features(X)
+        kb.fourier(kb.Gaussian(1.0), 3, 4, rng=0).features(X)
 
 
 # --- composites ----------------------------------------------------------------------------------

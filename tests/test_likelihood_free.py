@@ -555,7 +555,7 @@ def test_bad_options_are_told_before_anything_is_simulated():
         ({"n_jobs": 0}, "number of processes"),
     ):
         with pytest.raises(ValueError, match=message):
-            infer(never, stats.norm(), 0.0, 50, **options)
+            infer(never, stats.norm(), 0.0, 50, rng=0, **options)
 
 
 @pytest.mark.parametrize(
@@ -574,7 +574,9 @@ def test_bad_options_are_told_before_anything_is_simulated():
 )
 def test_bad_simulations(options, theta, x, message):
     with pytest.raises(ValueError, match=message):
-        LikelihoodFree(**{"prior": stats.norm(), **options}).fit(np.zeros(theta), np.zeros(x))
+        LikelihoodFree(**{"prior": stats.norm(), "rng": 0, **options}).fit(
+            np.zeros(theta), np.zeros(x)
+        )
 
 
 def test_bad_questions(adjusted):
@@ -587,15 +589,15 @@ def test_bad_questions(adjusted):
     with pytest.raises(ValueError, match="bandwidth"):
         adjusted.posterior(0.0).sample(5, bandwidth=0.1)
     with pytest.raises(ValueError, match="weights must be"):
-        LikelihoodFree().fit(*pairs(50), weights=-np.ones(50))
+        LikelihoodFree(rng=0).fit(*pairs(50), weights=-np.ones(50))
     with pytest.raises(ValueError, match="weight zero"):
-        LikelihoodFree().fit(*pairs(50), weights=np.zeros(50))
+        LikelihoodFree(rng=0).fit(*pairs(50), weights=np.zeros(50))
     with pytest.raises(ValueError, match="45 of 50 simulations have weight zero"):
-        LikelihoodFree().fit(*pairs(50), weights=np.arange(50) < 5)
+        LikelihoodFree(rng=0).fit(*pairs(50), weights=np.arange(50) < 5)
     with pytest.raises(TypeError, match="simulator"):
-        infer(3.0, stats.norm(), 0.0)  # type: ignore[arg-type]
+        infer(3.0, stats.norm(), 0.0, rng=0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rounds"):
-        infer(np.sin, stats.norm(), 0.0, rounds=0)
+        infer(np.sin, stats.norm(), 0.0, rounds=0, rng=0)
     with pytest.raises(ValueError, match="x_observed has shape"):
         infer(lambda theta, rng: rng.normal(theta), stats.norm(), [0.0, 1.0], 30, "adjusted", rng=0)
 

@@ -15,6 +15,7 @@ def test_every_python_block_has_its_output():
     assert len(BLOCKS) == README.read_text("utf-8").count("```python") > 0
 
 
+@pytest.mark.fixed_seed
 @pytest.mark.parametrize(("code", "expected"), BLOCKS)
 def test_printed_output_is_real(code, expected):
     printed = io.StringIO()

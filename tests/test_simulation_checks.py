@@ -239,27 +239,27 @@ def test_joint_coverage_sees_what_intervals_do_not():
 def test_bad_use_of_the_checks_is_refused():
     pairs = {"theta": np.zeros((5, 2)), "x": np.zeros((5, 2))}
     with pytest.raises(ValueError, match="give prior and simulator"):
-        sbc(Model(), PRIOR)
+        sbc(Model(), PRIOR, rng=0)
     with pytest.raises(ValueError, match="give either"):
-        sbc(Model(), PRIOR, simulator, **pairs)
+        sbc(Model(), PRIOR, simulator, **pairs, rng=0)
     with pytest.raises(ValueError, match="give either"):
-        sbc(Model())
+        sbc(Model(), rng=0)
     with pytest.raises(ValueError, match="5 parameters but 4"):
-        sbc(Model(), theta=np.zeros((5, 2)), x=np.zeros((4, 2)))
+        sbc(Model(), theta=np.zeros((5, 2)), x=np.zeros((4, 2)), rng=0)
     with pytest.raises(ValueError, match="over 2 parameters"):
-        sbc(Model(), theta=np.zeros((5, 3)), x=np.zeros((5, 2)))
+        sbc(Model(), theta=np.zeros((5, 3)), x=np.zeros((5, 2)), rng=0)
     with pytest.raises(TypeError, match="posterior"):
-        sbc(1.0, **pairs)
+        sbc(1.0, **pairs, rng=0)
     with pytest.raises(ValueError, match="positive"):
-        sbc(Model(), **pairs, n_draws=0)
+        sbc(Model(), **pairs, n_draws=0, rng=0)
     with pytest.raises(ValueError, match="different shapes"):
-        sbc(lambda x: np.zeros((1 + int(x[0]), 2)), theta=np.zeros((2, 2)), x=np.eye(2))
+        sbc(lambda x: np.zeros((1 + int(x[0]), 2)), theta=np.zeros((2, 2)), x=np.eye(2), rng=0)
     with pytest.raises(ValueError, match="no log_density"):
-        coverage(Model(), **pairs, joint="density")
+        coverage(Model(), **pairs, joint="density", rng=0)
     with pytest.raises(ValueError, match="levels"):
-        coverage(Model(), **pairs, levels=(0.5, 1.0))
+        coverage(Model(), **pairs, levels=(0.5, 1.0), rng=0)
     with pytest.raises(ValueError, match="joint"):
-        coverage(Model(), **pairs, joint="both")
+        coverage(Model(), **pairs, joint="both", rng=0)
 
 
 def test_predictive_check_of_a_good_and_a_bad_observation():

@@ -171,9 +171,9 @@ def test_processes_do_not_change_the_result(simulator):
 
 def test_processes_refuse_a_simulator_with_its_own_stream():
     own = np.random.default_rng(0)
-    simulate(lambda theta: own.normal(theta), PRIOR, 5)
+    simulate(lambda theta: own.normal(theta), PRIOR, 5, rng=0)
     with pytest.raises(ValueError, match="draws random numbers of its own"):
-        simulate(lambda theta: own.normal(theta), PRIOR, 5, n_jobs=2)
+        simulate(lambda theta: own.normal(theta), PRIOR, 5, rng=0, n_jobs=2)
 
 
 def test_numpys_global_stream_is_left_as_it_was():
@@ -337,7 +337,7 @@ def test_an_interruption_before_the_first_simulation_is_passed_on():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate(stopping, PRIOR, 5, vectorized=False)
+        simulate(stopping, PRIOR, 5, rng=0, vectorized=False)
 
 
 def test_parameters_given_as_an_array():
@@ -345,10 +345,10 @@ def test_parameters_given_as_an_array():
     runs = simulate(deterministic, theta, rng=0)
     np.testing.assert_array_equal(runs.theta, theta)
     np.testing.assert_array_equal(runs.x, theta**2)
-    assert len(simulate(deterministic, theta, 4)) == 4
-    assert len(simulate(deterministic, as_prior(theta), 10)) == 10
+    assert len(simulate(deterministic, theta, 4, rng=0)) == 4
+    assert len(simulate(deterministic, as_prior(theta), 10, rng=0)) == 10
     with pytest.raises(ValueError, match="as_prior"):
-        simulate(deterministic, theta, 7)
+        simulate(deterministic, theta, 7, rng=0)
 
 
 def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
@@ -368,7 +368,7 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
         ((single, PRIOR, 5), {"vectorized": True, "on_failure": "raise"}, ValueError, "broadcast"),
         (
             (lambda t, rng: np.ones(rng.integers(1, 9)), PRIOR, 30),
-            {"rng": 0},
+            {},
             ValueError,
             "different shapes",
         ),
@@ -377,4 +377,4 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
 )
 def test_bad_use_is_refused(arguments, options, error, match):
     with pytest.raises(error, match=match):
-        simulate(*arguments, **options)
+        simulate(*arguments, rng=0, **options)

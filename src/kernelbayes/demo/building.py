@@ -128,7 +128,7 @@ def look(states: Floats, noise: float = NOISE, rng: Rng = None) -> Floats:
 
     >>> import numpy as np
     >>> from kernelbayes.demo.building import look
-    >>> twins = look(np.array([[1.0, 6.0, 1.0], [11.0, 2.0, 1.0 + np.pi]]), noise=0.0)
+    >>> twins = look(np.array([[1.0, 6.0, 1.0], [11.0, 2.0, 1.0 + np.pi]]), noise=0.0, rng=0)
     >>> bool(np.abs(twins[0] - twins[1]).max() < 1e-9)
     True
     """
