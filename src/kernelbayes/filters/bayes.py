@@ -38,19 +38,12 @@ from kernelbayes.filters.model import (
     observation_gram,
     state_gram,
 )
-from kernelbayes.filters.sequences import (
-    Training,
-    aligned,
-    integer,
-    is_many,
-    join,
-    unstacked,
-)
+from kernelbayes.filters.sequences import Training, integer, join, names_of, read
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import PointsLike, column_names, count, take
+from kernelbayes.points import PointsLike, count, take
 from kernelbayes.rules import BayesMethod, prior_element
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
@@ -160,15 +153,9 @@ class KernelBayesFilter(Filter):
         if self.transition not in ("operator", "shift"):
             raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
         _check_initial(self.initial)
-        kernels = self.kernel_x, self.kernel_z, self.kernel_u
-        X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
-        controls = aligned(controls)
-        named = tuple(k is not None and k.by_name for k in kernels)
-        data = join(X, Z, controls, named)  # type: ignore[arg-type]
+        data = join(read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u)))
         known = self._read(data.X, data.Z)
-        self.names_x_ = column_names(X[0] if is_many(X) else X)
-        self.names_z_ = column_names(Z[0] if is_many(Z) else Z)
-        self.names_u_ = column_names(controls[0] if is_many(controls) else controls)
+        self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         self.lengths_ = data.lengths
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             self._learn(data, known)

@@ -53,12 +53,13 @@ from kernelbayes.filters.sequences import (
     as_points,
     integer,
     is_many,
+    names_of,
     unstacked,
 )
 from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, concatenate, count, take
 from kernelbayes.rules import BayesMethod, Variable, choose_ridge
 from kernelbayes.rules.estimator import ConditionalEmbedding
 
@@ -232,9 +233,7 @@ class KernelMonteCarloFilter(Filter):
         if not callable(self.transition):
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
-        self.names_x_, self.names_z_, self.names_u_ = (
-            column_names(A[0] if is_many(A) else A) for A in (X, Z, controls)
-        )
+        self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
         X = as_points(X, self.kernel_x is not None and self.kernel_x.by_name)
         known = self._read(X, Z)

@@ -31,6 +31,15 @@ Gaps = ArrayLike | Sequence[ArrayLike] | None
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """One sequence: observations, states, controls of its transitions."""
+
+    X: Points
+    Z: Points
+    controls: Points | None
+
+
+@dataclass(frozen=True, eq=False)
 class Training:
     """Sequences end to end: observations, states, controls, and where each transition lies.
 
@@ -84,6 +93,11 @@ def aligned(X: PointsLike) -> PointsLike:
     if not is_many(X) or not is_frame(X[0]):
         return X
     return [in_order(part, column_names(X[0])) for part in X]
+
+
+def names_of(X: PointsLike) -> tuple[str, ...] | None:
+    """Names of the columns of one or many sequences, if they have any."""
+    return column_names(X[0] if is_many(X) else X)
 
 
 def in_order(X: PointsLike, names: tuple[str, ...] | None, what: str = "X") -> PointsLike:
@@ -144,39 +158,46 @@ def _fill_missing(rows: list[PointsLike]) -> Points:
     return np.stack([blank if row is None else np.asarray(row, dtype=float) for row in rows])
 
 
-def join(
-    X: PointsLike, Z: PointsLike, controls: PointsLike, named: tuple[bool, bool, bool]
-) -> Training:
-    """Join one sequence or lists of them; ``named`` says which keep their column names."""
-    many = is_many(X) and is_many(Z)
-    if is_many(X) != is_many(Z):
+def read(
+    X: PointsLike, Z: PointsLike, controls: PointsLike, kernels: Sequence[Kernel | None]
+) -> list[Part]:
+    """Sequences as given, one or many, under kernels on x, z and u, if these are known."""
+    X, Z, controls = unstacked(X, kernels[0]), unstacked(Z, kernels[1]), aligned(controls)
+    many = is_many(X)
+    if many != is_many(Z):
         raise ValueError(
             "X and Z must both be one sequence (T, d), or both be many: lists of sequences, or "
             "arrays (S, T, d) of S sequences"
         )
-    parts_x = [as_points(part, named[0]) for part in (X if many else [X])]
-    parts_z = [as_points(part, named[1]) for part in (Z if many else [Z])]
-    if len(parts_x) != len(parts_z):
-        raise ValueError(f"{len(parts_x)} sequences of X but {len(parts_z)} of Z")
-    lengths = tuple(count(part) for part in parts_x)
-    for i, (length, z) in enumerate(zip(lengths, parts_z, strict=True)):
-        if length != count(z):
-            raise ValueError(f"sequence {i} has {length} observations but {count(z)} states")
+    given = [A if many else [A] for A in (X, Z, controls)]
+    given[2] = [None] * len(given[0]) if controls is None else given[2]
+    for name, sequences in (("Z", given[1]), ("controls", given[2])):
+        if len(sequences) != len(given[0]):
+            raise ValueError(f"{len(given[0])} sequences of X but {len(sequences)} of {name}")
+    named = [kernel is not None and kernel.by_name for kernel in kernels]
+    parts = []
+    for i, (x, z, u) in enumerate(zip(*given, strict=True)):
+        x, z = as_points(x, named[0]), as_points(z, named[1])
+        if count(x) != count(z):
+            raise ValueError(f"sequence {i} has {count(x)} observations but {count(z)} states")
+        if controls is not None and not (u is None and count(x) == 1):
+            u = into_steps(as_points(u, named[2]), count(x))
+        parts.append(Part(x, z, u))
+    return parts
+
+
+def join(parts: list[Part]) -> Training:
+    """Sequences end to end."""
+    lengths = tuple(count(part.X) for part in parts)
     ends = np.cumsum(lengths)
     target = np.setdiff1d(np.arange(ends[-1]), ends - np.asarray(lengths))
     if len(target) == 0:
         raise ValueError("no transitions: at least one sequence must have two steps or more")
-    U = None
-    if controls is not None:
-        parts_u = list(controls) if many else [controls]
-        if len(parts_u) != len(lengths):
-            raise ValueError(f"{len(parts_u)} sequences of controls but {len(lengths)} of X")
-        each = [  # a sequence of length one has no transition and needs no controls
-            None if length == 1 and u is None else into_steps(as_points(u, named[2]), length)
-            for u, length in zip(parts_u, lengths, strict=True)
-        ]
-        U = reduce(concatenate, [u for u in each if u is not None])
-    X, Z = reduce(concatenate, parts_x), reduce(concatenate, parts_z)
+    X, Z = (
+        reduce(concatenate, points) for points in zip(*((p.X, p.Z) for p in parts), strict=True)
+    )
+    controls = [part.controls for part in parts if part.controls is not None]
+    U = reduce(concatenate, controls) if controls else None
     return Training(X, Z, U, target - 1, target, lengths)
 
 

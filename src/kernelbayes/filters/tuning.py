@@ -44,11 +44,12 @@ from sklearn.base import clone
 from kernelbayes.arrays import Bools, NumericalWarning, Rng, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choices import per_dimension
-from kernelbayes.filters.holdout import Loss, Part, cut, judge_of, learn
+from kernelbayes.filters.holdout import Loss, cut, judge_of, learn
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.racing import Entry, Races, Setting
+from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import (
     Kernel,
     Laplace,
