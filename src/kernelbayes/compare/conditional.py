@@ -48,10 +48,9 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike
 
-# Multiples of the bandwidth of z from which each regression chooses. The wide ones are close to
-# polynomials, which z of several dimensions needs: with the first two alone the level of
-# "ci-five" in tests/test_compare_level.py does not hold.
-SCALES = (1.0, 0.5, 2.0, 4.0, 8.0)
+# Multiples of the bandwidth of z from which leave-one-out chooses, for each regression: an octave
+# below, and up to where a smooth function of z in several dimensions is nearly a polynomial.
+Z_MULTIPLES = (1.0, 0.5, 2.0, 4.0, 8.0)
 # Residuals smaller than this share of the variable's deviation are rounding errors: a regression at
 # the smallest ridge is a solve of condition 1e8, which leaves 8 of 16 digits, and some slack.
 EXPLAINED = 1e-6
@@ -181,7 +180,7 @@ class Candidate:
     def family(cls, kernel: Kernel, Z: Points) -> list[Candidate]:
         """Multiples of a kernel's bandwidth, that itself first; the regressions have intercepts."""
         found = []
-        for candidate in dict.fromkeys(kernel.scaled(scale) for scale in SCALES):
+        for candidate in dict.fromkeys(kernel.scaled(scale) for scale in Z_MULTIPLES):
             F = features_of(candidate, Z)
             F = np.column_stack([F, np.ones(len(F))])
             found.append(cls(candidate, F, ridge_grid(F)))

@@ -48,8 +48,8 @@ from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, concatenate, count, take
 
-# Points of a block unless given: sqrt(n), which Zaremba et al. (2013, section 4) recommend, up to
-# a size at which the time is still linear in n.
+# Points of a block unless given: sqrt(n), as Zaremba et al. (2013) take, but no more than this, so
+# that the time stays linear in n.
 MOST_IN_BLOCK = 64
 # Groups of rows of the jackknife: it then has 31 degrees of freedom, and the t quantile of an
 # interval is within 4 % of the normal one.
@@ -63,7 +63,7 @@ POOL = 20_000
 # a deviation of a thousandth of the largest one's.
 NEGLIGIBLE = 1e-6
 # Relative rounding error of one term h: a sum of four kernel values.
-ROUNDING = 1e-15
+TERM_ROUNDING = 1e-15
 
 
 # --- quadruples ----------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def linear(problem: Problem, options: Options) -> Outcome:
     error = float(h.std(ddof=1)) / math.sqrt(q)
     p, null = 1.0, np.zeros(options.permutations)
     if max(error, abs(statistic)) > TIES * scale:
-        error = max(error, ROUNDING * scale)
+        error = max(error, TERM_ROUNDING * scale)
         p = float(stats.t.sf(statistic / error, q - 1))
         quantiles = (np.arange(options.permutations) + 0.5) / options.permutations
         null = error * np.asarray(stats.t.ppf(quantiles, q - 1))

@@ -28,8 +28,8 @@ from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, take
 
-# Gathering one entry costs as much as about this many multiplications of a matrix product: 6 ns
-# against 0.1 ns on the machine of the benchmarks, one core.
+# Gathering one entry takes as long as 100 to 170 multiplications of a matrix product (measured for
+# n from 300 to 2500, one core). A factor has to be found first, so it must save more than that.
 GATHER = 64
 
 
