@@ -7,25 +7,11 @@ weighted embedding approaches a given one: pick p maximises
 
 With the sum kept running, a pick costs one row of the Gram matrix, O(n). It is the Frank-Wolfe
 method with steps 1/p for the squared distance to mu over the convex hull of the candidates
-(KMCF16, proof of Theorem 3). Better steps decrease it faster: the exact line search
-(:func:`line_search`), or the best weights on all points picked so far (:func:`fully_corrective`).
-:func:`exchange` keeps the weights equal and improves the points instead, replacing one at a time by
-the best candidate. :func:`herd_anywhere` climbs from candidates to any point of R^d.
+(KMCF16, proof of Theorem 3). Better steps decrease it faster: the exact line search, or the best
+weights on all points picked so far. Exchanges keep the weights equal and improve the points.
 
-Everything here works on a :class:`~kernelbayes.gram.Gram` of the candidates, row by row; the
-functions for embeddings are in :mod:`kernelbayes.compression`.
-
->>> import numpy as np
->>> from kernelbayes import Gaussian
->>> from kernelbayes.gram import Gram
->>> from kernelbayes.herding import exchange, greedy, score
->>> X = np.random.default_rng(0).normal(size=300)[:, None]
->>> gram = Gram.by_rows(Gaussian(0.5), X)
->>> values = gram.matmul(np.full(300, 1 / 300))
->>> picks, _ = greedy(gram, values, 10)
->>> before, after = (score(gram, values, p) for p in (picks, exchange(gram, values, picks)))
->>> bool(after < before)
-True
+Functions take a :class:`~kernelbayes.gram.Gram` of the candidates and ``values``, mu at the
+candidates; those for embeddings are in :mod:`kernelbayes.compression`.
 """
 
 from __future__ import annotations
@@ -55,14 +41,10 @@ STARTS = 1024
 DIFFERENCE = 3e-5
 
 
-# --- equal weights --------------------------------------------------------------------------------
-
-
 def greedy(gram: Gram, values: Floats, m: int, repeat: bool = True) -> tuple[Ints, Floats]:
     """Kernel herding: m picks, and sum_{j<p} k(x_p, x_j) at each.
 
-    ``values`` are mu at the candidates. Without ``repeat`` no candidate is picked twice (KMCF16
-    Alg. 6).
+    Without ``repeat`` no candidate is picked twice (KMCF16 Alg. 6).
     """
     if m < 1:
         raise ValueError(f"the number of picks must be at least 1, got {m}")
@@ -80,10 +62,7 @@ def greedy(gram: Gram, values: Floats, m: int, repeat: bool = True) -> tuple[Int
 
 
 def squared_errors(norm2: float, values: Floats, diag: Floats, cross: Floats) -> Floats:
-    """Squared distance of mu to the first p points, for p = 1, ..., m.
-
-    ``values`` and ``diag`` are mu and k(x, x) at the picks, ``cross`` is as from :func:`greedy`.
-    """
+    """Squared distance of mu to the first p picks, for p = 1, ..., m, from mu, k(x, x) there."""
     sizes = np.arange(1, len(values) + 1)
     energy = np.cumsum(2.0 * cross + diag) / sizes**2
     return np.maximum(norm2 - 2.0 * np.cumsum(values) / sizes + energy, 0.0)
@@ -138,16 +117,12 @@ def exchange(
     return picks
 
 
-# --- uneven weights -------------------------------------------------------------------------------
-# Each pick is the candidate towards which the squared distance falls most along the whole segment,
-# at least as far as by the pick of herding.
-
-
 def line_search(gram: Gram, values: Floats, m: int, norm2: float) -> tuple[Ints, Floats, Floats]:
     """Frank-Wolfe with exact line search: distinct picks, their weights, squared errors.
 
-    Stops before m picks when no candidate is a way down. The distance falls at every step, quickly
-    at first; after many picks herding is ahead, since steps become short.
+    Each pick is the candidate towards which the squared distance falls most along the whole
+    segment. Stops before m picks when no candidate is a way down. The distance falls at every step,
+    quickly at first; after many picks herding is ahead, since steps become short.
     """
     first = int(np.argmin(gram.diag - 2.0 * values))
     g = gram.rows(first).copy()
@@ -176,12 +151,11 @@ def line_search(gram: Gram, values: Floats, m: int, norm2: float) -> tuple[Ints,
 def fully_corrective(
     gram: Gram, values: Floats, m: int, norm2: float
 ) -> tuple[Ints, Floats, Floats]:
-    """Frank-Wolfe with the best weights on all picks: distinct picks, weights, squared errors.
+    """Frank-Wolfe with the best weights on all picks: as :func:`line_search`.
 
     After every pick the weights minimise the distance over the simplex on the picks (Wolfe's
-    minimum-norm-point algorithm). Points whose weight becomes zero are dropped. Stops before m
-    picks when no candidate is a way down, or when the next one depends on the picks to working
-    precision.
+    minimum-norm-point algorithm); points of weight zero are dropped. Also stops when the next pick
+    depends on the others to working precision.
     """
     S: Ints = np.array([np.argmin(gram.diag - 2.0 * values)], dtype=np.int64)
     # With weights of sum one a constant added to the kernel changes nothing but the condition: the
@@ -249,11 +223,6 @@ def _on_simplex(
         L = cholesky(K[: len(S), S] + constant)
 
 
-# --- all of R^d -----------------------------------------------------------------------------------
-# The objective of pick p is smooth where the kernel is. Its gradient is taken by central
-# differences, so that any kernel on vectors will do; all 2d + 1 points are evaluated together.
-
-
 def herd_anywhere(
     mu: Callable[[Floats], Floats],
     kernel: Callable[[Floats, Floats], Floats],
@@ -261,20 +230,9 @@ def herd_anywhere(
     values: Floats,
     m: int,
 ) -> Floats:
-    """Herd m points of R^d (KMCF16 eq. 2.16, 2.17), starting each search at the best candidate.
+    """Herd m points (m, d) of R^d (KMCF16 eq. 2.16, 2.17), each search starting at a candidate.
 
-    Parameters
-    ----------
-    mu, kernel : functions on NumPy points (k, d)
-    candidates : array (n, d)
-    values : array (n,)
-        mu at the candidates.
-    m : int
-
-    Returns
-    -------
-    array (m, d)
-        No pick is worse than the best candidate.
+    ``mu`` and ``kernel`` are functions on NumPy points. No pick is worse than the best candidate.
     """
     deviation = candidates.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
@@ -294,7 +252,11 @@ def herd_anywhere(
 
 
 def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start: float) -> Floats:
-    """Local maximum (d,) of f near a start, or the start itself if nothing higher is found."""
+    """Local maximum (d,) of f near a start, or the start itself if nothing higher is found.
+
+    The gradient is by central differences, so that any kernel on vectors will do; all 2d + 1 points
+    are evaluated together.
+    """
     d = len(start)
     corners = DIFFERENCE * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
 

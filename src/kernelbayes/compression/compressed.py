@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Ints, like, namespace, to_numpy
-from kernelbayes.compression.problem import METHODS, Method, Problem, problem
+from kernelbayes import herding
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    NumericalWarning,
+    like,
+    namespace,
+    to_float,
+    to_numpy,
+)
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.gram import Gram
-from kernelbayes.herding import (
-    exchange,
-    greedy,
-    herd_anywhere,
-    squared_errors,
-)
+from kernelbayes.gram import Dense, Gram
+from kernelbayes.gram.base import as_doubles
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, take
+
+Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
+METHODS = get_args(Method)
+# A mass below this share of the weights' sizes is what is left when they cancel: not a divisor.
+CANCELLED = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +67,8 @@ class Compressed:
     @property
     def distinct(self) -> int:
         """Number of different points."""
-        if self.indices is not None:
-            return len(np.unique(self.indices))
-        return len(np.unique(to_numpy(self.points), axis=0))
+        found = to_numpy(self.points) if self.indices is None else self.indices
+        return len(np.unique(found, axis=0))
 
     @cached_property
     def embedding(self) -> Embedding:
@@ -73,17 +83,6 @@ class Compressed:
         (KMCF16 section 3.3). Otherwise the largest remainders are rounded up, early picks first.
         """
         return copies(to_numpy(self.weights), n)
-
-
-def copies(weights: Floats, n: int) -> Ints:
-    """Positions (n,), each repeated in proportion to its weight; largest remainders rounded up."""
-    if n < 1:
-        raise ValueError(f"the number of copies must be at least 1, got {n}")
-    shares = n * weights.astype(np.float64)
-    counts = np.floor(shares + 1e-9).astype(np.int64)
-    order = np.argsort(counts - shares, kind="stable")
-    counts[order[: n - counts.sum()]] += 1
-    return np.repeat(np.arange(len(counts)), counts)
 
 
 def compress(
@@ -119,10 +118,6 @@ def compress(
     rows : Gram or array (n, n), optional
         Gram matrix of the candidates, if it is there already (see ``Gram.by_rows``).
 
-    Returns
-    -------
-    Compressed
-
     Examples
     --------
     >>> import numpy as np
@@ -137,7 +132,7 @@ def compress(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    task = problem(mu, candidates, rows, starts=m)
+    task = problem(mu, candidates, rows, m)
     names = getattr(mu, "names", None)
     if anywhere or (candidates is None and isinstance(mu, GaussianEmbedding)):
         if method != "herding":
@@ -145,10 +140,10 @@ def compress(
                 f"method={method!r} picks from candidates; give candidates, e.g. those that "
                 "herding found anywhere"
             )
-        points = _anywhere(mu, task, m)
-        G = np.asarray(to_numpy(mu.kernel(points)), dtype=np.float64)
-        values = to_numpy(mu(points)) / task.mass
-        squares = squared_errors(task.norm2, values, np.diagonal(G), np.tril(G, -1).sum(axis=1))
+        points = task.pick_anywhere(m)
+        G, values = as_doubles(mu.kernel(points)), to_numpy(mu(points)) / task.mass
+        cross = np.tril(G, -1).sum(axis=1)
+        squares = herding.squared_errors(task.norm2, values, np.diagonal(G), cross)
         weights = like(np.full(m, 1.0 / m), points)
         return Compressed(points, weights, mu.kernel, np.sqrt(squares), None, names)
     picks, w, squares = task.pick(m, method)
@@ -159,21 +154,10 @@ def compress(
 def herd(mu: MeanElement, m: int, candidates: PointsLike | None = None) -> Points:
     """Pick m points whose equally weighted embedding is close to ``mu`` (KMCF16 Alg. 3).
 
-    Parameters
-    ----------
-    mu : Embedding, Batch or GaussianEmbedding
-        Divided by its mass first.
-    m : int
-        Number of picks; a point may be picked more than once.
-    candidates : points, optional
-        Where to pick from: by default the points of the embedding, and for one in closed form
-        all of R^d. For all of R^d from an embedding with points see :func:`compress`.
-
-    Returns
-    -------
-    points (m, ...)
-        In the order of picking: the first l of them are the herd of size l. With a leading axis
-        for a batch (of arrays).
+    Parameters as in :func:`compress`, which can also search all of R^d for an embedding with
+    points; ``mu`` may be a Batch too. Returns points (m, ...) in the order of picking, some perhaps
+    more than once: the first l of them are the herd of size l. A batch (of arrays) adds a leading
+    axis.
 
     Examples
     --------
@@ -184,31 +168,18 @@ def herd(mu: MeanElement, m: int, candidates: PointsLike | None = None) -> Point
     if isinstance(mu, Batch):
         herds = [herd(member, m, candidates) for member in mu]
         return namespace(*herds).stack(herds, axis=0)
-    task = problem(mu, candidates, None, starts=m)
+    task = problem(mu, candidates, None, m)
     if candidates is None and isinstance(mu, GaussianEmbedding):
-        return _anywhere(mu, task, m)
-    return take(task.points, greedy(task.rows, task.values, m)[0])
+        return task.pick_anywhere(m)
+    return take(task.points, herding.greedy(task.gram, task.values, m)[0])
 
 
 def thin(points: PointsLike, m: int, kernel: Kernel, *, sweeps: int = 10) -> Points:
     """Choose m of n points that represent all of them under a kernel.
 
     Herding without repetition (KMCF16 Alg. 6), then exchanges: points are replaced by better ones
-    until none is better. Works on joint samples: give a mapping of parts and a ``Parts`` kernel.
-
-    Parameters
-    ----------
-    points : points (n, ...)
-    m : int
-        At most n; ``thin`` to all points gives all points.
-    kernel : Kernel
-    sweeps : int
-        Most passes of exchanges; 0 is Alg. 6 as it stands, whose result is in the order of
-        picking.
-
-    Returns
-    -------
-    points (m, ...)
+    until none is better, in at most ``sweeps`` passes; 0 is Alg. 6 as it stands, in the order of
+    picking. Works on joint samples: give a mapping of parts and a ``Parts`` kernel.
 
     Examples
     --------
@@ -225,21 +196,113 @@ def thin(points: PointsLike, m: int, kernel: Kernel, *, sweeps: int = 10) -> Poi
         raise ValueError(f"m must lie between 1 and the number of points {n}, got {m}")
     if m == n:
         return points
-    rows = Gram.by_rows(kernel, points)
-    values = rows.matmul(np.full(n, 1.0 / n))
-    picks, _ = greedy(rows, values, m, repeat=False)
-    return take(points, exchange(rows, values, picks, repeat=False, sweeps=sweeps))
+    gram = Gram.by_rows(kernel, points)
+    values = gram.matmul(np.full(n, 1.0 / n))
+    picks, _ = herding.greedy(gram, values, m, repeat=False)
+    return take(points, herding.exchange(gram, values, picks, repeat=False, sweeps=sweeps))
 
 
-def _anywhere(mu: MeanElement, task: Problem, m: int) -> Points:
-    points = task.points
-    if not is_array_api_obj(points) or points.ndim != 2:
-        raise TypeError("a search over all space needs points in R^d; give candidates instead")
-    found = herd_anywhere(
-        lambda Y: to_numpy(mu(like(Y, points))) / task.mass,
-        lambda Y, Z: to_numpy(mu.kernel(like(Y, points), like(Z, points))),
-        to_numpy(points),
-        task.values,
-        m,
-    )
-    return like(found, points)
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An embedding of mass one as seen from candidates: its values there, and their Gram matrix."""
+
+    mu: MeanElement
+    mass: float
+    points: Points
+    values: Floats
+    own: Floats | None  # weights of the candidates, if they are the embedding's own points
+    known: Gram | None
+
+    @cached_property
+    def gram(self) -> Gram:
+        """Gram matrix of the candidates; not computed before it is needed."""
+        return self.known or Gram.by_rows(self.mu.kernel, self.points, products=False)
+
+    @cached_property
+    def norm2(self) -> float:
+        """Squared norm of the embedding divided by its mass."""
+        if self.own is not None:
+            return float(self.own @ self.values) / self.mass
+        return to_float(self.mu.norm()) ** 2 / self.mass**2
+
+    def pick(self, m: int, method: Method) -> tuple[Ints, Floats, Floats]:
+        """Pick m candidates: indices, weights and the squared error after each pick."""
+        gram, values = self.gram, self.values
+        if method == "line-search":
+            return herding.line_search(gram, values, m, self.norm2)
+        if method == "fully-corrective":
+            return herding.fully_corrective(gram, values, m, self.norm2)
+        picks, cross = herding.greedy(gram, values, m)
+        squares = herding.squared_errors(self.norm2, values[picks], gram.diag[picks], cross)
+        if method == "exchange":
+            picks = herding.exchange(gram, values, picks)
+            squares[-1] = self.squared_error(picks)
+        return picks, np.full(m, 1.0 / m), squares
+
+    def pick_anywhere(self, m: int) -> Points:
+        """Points (m, d) of R^d, found by climbing from the candidates."""
+        X = self.points
+        if not is_array_api_obj(X) or X.ndim != 2:
+            raise TypeError("a search over all space needs points in R^d; give candidates instead")
+        found = herding.herd_anywhere(
+            lambda Y: to_numpy(self.mu(like(Y, X))) / self.mass,
+            lambda Y, Z: to_numpy(self.mu.kernel(like(Y, X), like(Z, X))),
+            to_numpy(X),
+            self.values,
+            m,
+        )
+        return like(found, X)
+
+    def squared_error(self, picks: Ints) -> float:
+        """Squared distance to equally weighted candidates."""
+        return max(self.norm2 + herding.score(self.gram, self.values, picks), 0.0)
+
+
+def problem(
+    mu: MeanElement, candidates: PointsLike | None, rows: Gram | Array | None, m: int
+) -> Problem:
+    """Evaluate an embedding at candidates and divide it by its mass."""
+    if isinstance(mu, Batch):
+        raise TypeError("one embedding at a time: [compress(mu, m) for mu in batch]")
+    if not isinstance(mu, MeanElement):
+        raise TypeError(f"one embedding is needed, got {type(mu).__name__}; use embed(...)")
+    if m < 1:
+        raise ValueError(f"the number of picks must be at least 1, got {m}")
+    own = None
+    if candidates is not None:
+        points = mu.kernel.points(candidates, "candidates")
+    elif isinstance(mu, Embedding):
+        points, own = mu.points, as_doubles(mu.weights)
+    elif isinstance(mu, GaussianEmbedding):
+        starts = herding.gaussian_starts(to_numpy(mu.mean), to_numpy(mu.cov), m)
+        points = like(starts, mu.mean)
+    else:
+        raise ValueError(f"{type(mu).__name__} has no points: give candidates")
+    gram = rows if rows is None or isinstance(rows, Gram) else Dense(as_doubles(rows))
+    if gram is not None and gram.n != count(points):
+        raise ValueError(f"rows are of {gram.n} points, but there are {count(points)} candidates")
+    if own is not None:
+        gram = gram or Gram.by_rows(mu.kernel, points)
+    values = as_doubles(mu(points)) if own is None or gram is None else gram.matmul(own)
+    mass = to_float(mu.mass)
+    size = float(np.abs(to_numpy(mu.weights)).sum()) if isinstance(mu, Embedding) else mass
+    if not mass > CANCELLED * size:
+        warnings.warn(
+            f"the mass {mass:.3g} is not positive, so the embedding cannot be divided by it and is "
+            "taken as it is; is it that of a distribution?",
+            NumericalWarning,
+            stacklevel=3,
+        )
+        mass = 1.0
+    return Problem(mu, mass, points, values / mass, own, gram)
+
+
+def copies(weights: Floats, n: int) -> Ints:
+    """Positions (n,), each repeated in proportion to its weight."""
+    if n < 1:
+        raise ValueError(f"the number of copies must be at least 1, got {n}")
+    shares = n * weights.astype(np.float64)
+    counts = np.floor(shares + 1e-9).astype(np.int64)
+    order = np.argsort(counts - shares, kind="stable")
+    counts[order[: n - counts.sum()]] += 1
+    return np.repeat(np.arange(len(counts)), counts)

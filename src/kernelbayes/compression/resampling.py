@@ -1,10 +1,4 @@
-r"""Resampling: from uneven weights to equal ones.
-
-Sampling a transition at each point of a weighted sample has the variance of the weights,
-2 C sum_i w_i^2 (KMCF16 eq. 3.5). Resampling first moves the embedding a little and brings the sum
-of squares down to 1/n (KMCF16 eq. 3.8). It pays when the effective sample size is small. Weights
-may be negative, which rules out the resampling of particle filters; herding does not mind.
-"""
+"""Resampling: from uneven weights to equal ones."""
 
 from __future__ import annotations
 
@@ -24,8 +18,7 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
-from kernelbayes.compression.compressed import copies
-from kernelbayes.compression.problem import METHODS, Method, problem
+from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram
 from kernelbayes.points import take
@@ -52,13 +45,16 @@ def resample(
 ) -> Resampled:
     """Replace uneven weights by equal ones if the effective sample size is small.
 
-    Resamples if ``mu.ess < threshold * n`` (KMCF16 section 3.3 has 1/2), so that sampling from a
-    transition at each point afterwards has less variance; otherwise returns ``mu`` itself.
+    Sampling a transition at each point of a weighted sample has the variance of the weights,
+    2 C sum_i w_i^2 (KMCF16 eq. 3.5). Resampling first moves the embedding a little and brings the
+    sum of squares down to 1/n (KMCF16 eq. 3.8). It pays, and is done, if ``mu.ess < threshold * n``
+    (KMCF16 section 3.3 has 1/2). Weights may be negative, which rules out the resampling of
+    particle filters; herding does not mind.
 
     Parameters
     ----------
     mu : Embedding
-        Of n points. Weights may be negative and need not sum to one.
+        Of n points. Weights need not sum to one.
     m : int, optional
         Number of equally weighted points of the result, n by default.
     threshold : float
@@ -70,16 +66,9 @@ def resample(
     picks : int, optional
         Herd only this many points and copy each m / picks times (KMCF16 section 3.3), m by default.
     rows : Gram or array (n, n), optional
-        Gram matrix of the points, if it is there already (see ``Gram.by_rows``). With it, a call
-        costs O(n picks) and evaluates no kernel.
+        As in :func:`compress`. With it, a call costs O(n picks) and evaluates no kernel.
     rng : int, Generator or None
         For "multinomial".
-
-    Returns
-    -------
-    Resampled
-        ``embedding``, ``resampled``, ``error`` (RKHS distance, which bounds the change of the
-        expectation of any f of norm one) and ``indices``.
 
     Examples
     --------
@@ -99,22 +88,20 @@ def resample(
         )
     if not threshold >= 0:
         raise ValueError(f"threshold must be a share of the number of points, got {threshold!r}")
-    n = len(mu)
-    m = n if m is None else m
+    m = len(mu) if m is None else m
     if m < 1 or (picks is not None and picks < 1):
         raise ValueError(f"m and picks must be at least 1, got {m} and {picks}")
-    if to_float(mu.ess) >= threshold * n:
+    if to_float(mu.ess) >= threshold * len(mu):
         return Resampled(mu, False, 0.0, None)
-    task = problem(mu, None, rows)
+    task = problem(mu, None, rows, m)
     if method == "multinomial":
         indices = _multinomial(to_numpy(mu.weights), m, as_generator(rng))
     elif method in METHODS:
         found, w, _ = task.pick(min(m, picks or m), method)
         indices = found[copies(w, m)]
     else:
-        raise ValueError(
-            f"method must be one of {', '.join(METHODS)} or multinomial, got {method!r}"
-        )
+        names = ", ".join(METHODS)
+        raise ValueError(f"method must be one of {names} or multinomial, got {method!r}")
     weights = like(np.full(m, 1.0 / m), mu.weights)
     new = Embedding(take(mu.points, indices), weights, mu.kernel, mu.names)
     return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)
