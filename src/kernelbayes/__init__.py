@@ -38,8 +38,8 @@ from kernelbayes.likelihood_free import (
     sbc,
     simulate,
 )
-from kernelbayes.rules import bayes_rule, chain_rule, sum_rule
-from kernelbayes.rules.estimator import ConditionalEmbedding
+from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
+from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
 from kernelbayes.select import tune
 from kernelbayes.select.calibration import Calibration, calibrate

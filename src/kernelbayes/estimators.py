@@ -27,13 +27,18 @@ from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, as_array, is_frame, numeric_values
-from kernelbayes.rules import BayesMethod, Conditional, DensityRatio, PriorLike, Ridge
-from kernelbayes.rules.bayes import bayes_rule, choose_ridge, turned
-from kernelbayes.rules.estimator import variable
+from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
+from kernelbayes.rules.conditional import Conditional, Ridge, variable
 from kernelbayes.rules.kulsif import kulsif_ridge
-from kernelbayes.rules.prior import divided, prior_under, prior_weights, usable_weights
-from kernelbayes.rules.ratio import Method, density_ratio
-from kernelbayes.rules.sum import Form
+from kernelbayes.rules.prior import (
+    BayesMethod,
+    PriorLike,
+    divided,
+    prior_under,
+    prior_weights,
+    usable_weights,
+)
+from kernelbayes.rules.ratio import DensityRatio, Method, density_ratio
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 

@@ -16,6 +16,7 @@ from kernelbayes.arrays import (
     Floats,
     Ints,
     NumericalWarning,
+    as_doubles,
     like,
     namespace,
     to_float,
@@ -24,7 +25,6 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
-from kernelbayes.gram.base import as_doubles
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, take
 

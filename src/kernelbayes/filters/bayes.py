@@ -44,8 +44,8 @@ from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import PointsLike, count, take
-from kernelbayes.rules import BayesMethod, prior_element
-from kernelbayes.rules.estimator import ConditionalEmbedding
+from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.prior import BayesMethod, prior_element
 
 Ridge = float | Literal["loo"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding

@@ -33,7 +33,7 @@ from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, count, take
-from kernelbayes.rules import BayesMethod
+from kernelbayes.rules.prior import BayesMethod
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

@@ -60,8 +60,9 @@ from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, concatenate, count, take
-from kernelbayes.rules import BayesMethod, Variable, choose_ridge
-from kernelbayes.rules.estimator import ConditionalEmbedding
+from kernelbayes.rules.bayes import choose_ridge
+from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
+from kernelbayes.rules.prior import BayesMethod
 
 Ridge = float | Literal["loo"]
 

@@ -37,7 +37,7 @@ from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.lapack import LinAlgError, solve_positive, solve_triangular
 from kernelbayes.points import Points, PointsLike, take
-from kernelbayes.rules import turn
+from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import nearest_similarity
 
 if TYPE_CHECKING:

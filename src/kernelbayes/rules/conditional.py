@@ -14,28 +14,22 @@ frozen value, :class:`Conditional`: inputs, outputs and the operator between the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import device, is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Ints, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, Ints, Rng, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gram import Factored, Gram, Solver, check_ridge
+from kernelbayes.gram import Diagnostics, Factored, Gram, Solver, check_ridge
+from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_array,
-    count,
-    is_frame,
-    take,
-)
-from kernelbayes.rules.diagnostics import PosteriorDiagnostics
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.points import Points, PointsLike, as_array, column_names, count, is_frame, take
 
 Ridge = float | Literal["loo"]
 
@@ -67,6 +61,59 @@ class Variable:
         """Weights 1/n (n,), of the kernel's kind of array."""
         one = self.kernel.diag(take(self.points, slice(0, 1)))
         return namespace(one).ones(self.n, dtype=one.dtype, device=device(one)) / self.n
+
+
+def variable(
+    X: PointsLike, kernel: Kernel | None, name: str, rank: int | None = None, rng: Rng = None
+) -> Variable:
+    """Variable of a sample as a user gives it, under the default kernel unless one is given.
+
+    With a rank, it has Nystrom features unless the kernel has finite features already.
+    """
+    kernel = default_kernel(X, name) if kernel is None else kernel
+    if rank is not None and not kernel.finite:
+        kernel = nystrom(kernel, X, rank, rng=rng)
+    return Variable(kernel.points(X, name), kernel, column_names(X))
+
+
+@dataclass(frozen=True)
+class PosteriorDiagnostics:
+    """How far an embedding made by a rule can be trusted; one entry per conditioning point.
+
+    Computed when asked for, from the embedding as the rule made it.
+
+    Attributes
+    ----------
+    mass, ess, negative : array (m,)
+        Sum of the weights, near 1 where the sample says much and near 0 far from it; effective
+        sample size; share of negative weight, sum of |w_i| over w_i < 0 relative to all |w_i|.
+    support : array (m,)
+        Similarity k(x, x_i) / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
+        landmark): 1 on a training point, 0 where nothing like x was seen.
+    solver : gram.Diagnostics
+        Of the factorisation, with ``condition`` (estimated condition number of the regularised
+        matrix) and ``rescues`` (how often the ridge had to be raised).
+    """
+
+    embedding: Batch | Embedding
+    support: Array
+    solver: Diagnostics
+
+    def __repr__(self) -> str:
+        """Say all but the embedding and the solver."""
+        names = ("mass", "ess", "negative", "support", "condition", "rescues")
+        return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+
+    mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
+    ess = property(lambda self: self.embedding.ess, doc="Effective sample size.")
+    negative = property(lambda self: self.embedding.negative, doc="Share of negative weight.")
+    condition = property(lambda self: self.solver.condition, doc="Condition number, about.")
+    rescues = property(lambda self: self.solver.rescues, doc="How often the ridge was raised.")
+
+    def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
+        """Return the diagnostics of one conditioning point, or of a slice of them."""
+        assert isinstance(self.embedding, Batch)
+        return PosteriorDiagnostics(self.embedding[index], self.support[index], self.solver)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,25 +159,25 @@ class Conditional:
         return self.inputs.gram.ridge(self.ridge)
 
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Leave-one-out errors of the regression; see ``ConditionalEmbedding.loo_errors``."""
+        """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,)."""
         keep = loo_subset(self.n)
         F = self.inputs.exact(keep)
         found = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
         return found, loo(F, self.outputs.exact(keep), found).errors
 
     def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
-        """Embedding of the output given x: an Embedding for one x, a Batch for many.
+        """Embedding of the output given points x (m, ...): a Batch, or an Embedding for one x.
 
-        Parameters
-        ----------
-        X_new : points (m, ...), or a single point
-        kernel : Kernel, optional
-            Another kernel on the output for the result (IW22 section 3.1: the weights may be
-            learned with a Gaussian kernel and the mean read out with a linear one).
+        ``kernel`` is another kernel on the output for the result (IW22 section 3.1: the weights may
+        be learned with a Gaussian kernel and the mean read out with a linear one).
         """
-        points, single = self._queries(X_new)
+        inputs, outputs = self.inputs, self.outputs
+        single = _is_single(X_new, inputs.points)
+        if single:
+            X_new = as_array(X_new)[None] if is_array_api_obj(as_array(X_new)) else [X_new]
+        points = inputs.kernel.points(X_new, "X_new")
+        inputs.kernel.check_pair(points, inputs.points)
         weights, support = self._weights(points)
-        outputs = self.outputs
         batch = Batch(outputs.points, weights, kernel or outputs.kernel, outputs.names)
         diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics)
         batch = replace(batch, diagnostics=diagnostics)
@@ -144,11 +191,7 @@ class Conditional:
 
     def spread(self, points: Points) -> Array:
         """Weights (n, m) over the outputs for each of m checked input points, as columns."""
-        if self.inputs.kernel.finite:
-            features = self.inputs.kernel.features(points).T
-            return self._lifted(self.solver.values_features(features))
-        K = self.inputs.kernel._cross(self.inputs.points, points)
-        return self._lifted(self.solver.values(K))
+        return self._weights(points)[0].T
 
     def regression(self, values: Array, cross: Array | None = None) -> Array:
         """Coefficients with which :meth:`expect` gives E[values | x] at any x.
@@ -177,26 +220,106 @@ class Conditional:
             parts.append(K @ coefficients)
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
 
-    def _queries(self, X_new: PointsLike) -> tuple[Points, bool]:
-        """Check conditioning points, and say whether a single one was given."""
-        inputs = self.inputs
-        single = _is_single(X_new, inputs.points)
-        if single:
-            X_new = as_array(X_new)[None] if is_array_api_obj(as_array(X_new)) else [X_new]
-        points = inputs.kernel.points(X_new, "X_new")
-        inputs.kernel.check_pair(points, inputs.points)
-        return points, single
-
     def _weights(self, points: Points) -> tuple[Array, Array]:
         """Weights (m, n) at checked points, and the similarity (m,) of the nearest input."""
         kernel, training = self.inputs.kernel, self.inputs.points
         if kernel.finite:
-            return self.spread(points).T, nearest_similarity(kernel, points, training)
+            values = self.solver.values_features(kernel.features(points).T)
+            return self._lifted(values).T, nearest_similarity(kernel, points, training)
         K = kernel._cross(training, points)  # both are checked
         return self._lifted(self.solver.values(K)).T, _similarity(K.T, kernel, points, training)
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh(values) if self.lift is None else self.lift @ values
+
+
+@dataclass(eq=False)
+class ConditionalEmbedding:
+    """Embedding of Z given X, learned from pairs by vector-valued ridge regression.
+
+    Parameters
+    ----------
+    kernel_x, kernel_z : Kernel, optional
+        None means the Gaussian kernel with the median heuristic for numbers and the Delta kernel
+        for anything else. A kernel with finite features makes the cost linear in n.
+    ridge : float or "loo"
+        lambda in (G_X + n lambda I)^-1; "loo" minimises the closed-form leave-one-out error.
+
+    Attributes
+    ----------
+    conditional_ : Conditional
+        What was learned, which the rules take and return.
+    X_, Z_, kernel_x_, kernel_z_, ridge_
+        Training points (embeddings are weighted samples over ``Z_``), kernels and ridge in use.
+    solver_ : gram.Solver
+        The factored operator (G_X + n ridge I)^-1, with its ``diagnostics``.
+
+    Examples
+    --------
+    >>> from kernelbayes import ConditionalEmbedding, Delta
+    >>> cme = ConditionalEmbedding(Delta(), Delta(), ridge=1e-9).fit(["a", "a", "b"], [1, 2, 2])
+    >>> cme(["a", "b"]).weights.round(3)  # P(z | a) is half and half
+    array([[0.5, 0.5, 0. ],
+           [0. , 0. , 1. ]])
+    """
+
+    kernel_x: Kernel | None = None
+    kernel_z: Kernel | None = None
+    ridge: Ridge = "loo"
+    _fitted: Conditional | None = field(default=None, init=False, repr=False)
+
+    def fit(self, X: PointsLike, Z: PointsLike) -> Self:
+        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...)."""
+        if self.ridge != "loo":
+            check_ridge(self.ridge)
+        inputs, outputs = variable(X, self.kernel_x, "X"), variable(Z, self.kernel_z, "Z")
+        if inputs.n != outputs.n:
+            raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
+        self._fitted = Conditional(inputs, outputs, self.ridge)
+        return self
+
+    @property
+    def conditional_(self) -> Conditional:
+        """What was learned."""
+        if self._fitted is None:
+            raise ValueError("this ConditionalEmbedding is not fitted yet; call fit(X, Z) first")
+        return self._fitted
+
+    n = property(lambda self: self.conditional_.n, doc="Number of training pairs.")
+    X_ = property(lambda self: self.conditional_.inputs.points, doc="Training points of x.")
+    Z_ = property(lambda self: self.conditional_.outputs.points, doc="Training points of z.")
+    kernel_x_ = property(lambda self: self.conditional_.inputs.kernel, doc="Kernel on x.")
+    kernel_z_ = property(lambda self: self.conditional_.outputs.kernel, doc="Kernel on z.")
+    ridge_ = property(lambda self: self.conditional_.ridge, doc="The ridge in use.")
+    solver_ = property(lambda self: self.conditional_.solver, doc="The factored operator.")
+
+    def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
+        """Embedding of P(Z | x), for the result perhaps another kernel; see Conditional."""
+        return self.conditional_(X_new, kernel)
+
+    def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
+        """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).
+
+        Means of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2``, in closed form (CME13 section 3.2).
+        """
+        return self.conditional_.loo_errors(ridges)
+
+    def apply(self, prior: MeanElement) -> Array:
+        """Weights (n,) over Z of the operator applied to an embedding over X (the sum rule)."""
+        return self.conditional_.apply(prior)
+
+    def regression(self, values: Array) -> Array:
+        """Coefficients of E[values | x] from values (n, k) at the ``Z_``, for :meth:`expect`."""
+        return self.conditional_.regression(values)
+
+    def expect(self, coefficients: Array, X: Points) -> Array:
+        """Conditional expectations (m, k) at checked points."""
+        return self.conditional_.expect(coefficients, X)
+
+
+def as_conditional(cme: ConditionalEmbedding | Conditional) -> Conditional:
+    """Return the value that a rule works on, which a fitted estimator holds."""
+    return cme if isinstance(cme, Conditional) else cme.conditional_
 
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:

@@ -44,7 +44,7 @@ from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import as_vectors, take
-from kernelbayes.rules import Conditional, ConditionalEmbedding
+from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
 
 
 @dataclass(frozen=True, eq=False)

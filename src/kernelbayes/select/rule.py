@@ -26,7 +26,7 @@ from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, numeric_values, take
-from kernelbayes.rules.estimator import variable
+from kernelbayes.rules.conditional import variable
 from kernelbayes.rules.prior import PriorLike, prior_under
 from kernelbayes.select.risk import FOLDS, Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar

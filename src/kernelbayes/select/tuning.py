@@ -19,7 +19,8 @@ from kernelbayes.arrays import Rng
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike
-from kernelbayes.rules import ConditionalEmbedding, PriorLike
+from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.prior import PriorLike
 from kernelbayes.select.search import coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
 
