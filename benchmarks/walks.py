@@ -24,7 +24,7 @@ BARS = {"posterior": 6, "step": 6, "mmd_test": 7, "infer": 16}
 
 
 def walks() -> dict[str, Callable[[], object]]:
-    """Calls to count, on small simulated data."""
+    """Return the calls to count, on small simulated data."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(120, 2))
     x = z + 0.3 * rng.normal(size=z.shape)
@@ -49,7 +49,7 @@ def walks() -> dict[str, Callable[[], object]]:
 
 
 def crossed(call: Callable[[], object]) -> Counter[str]:
-    """Calls of functions per source file during one call."""
+    """Count the functions called in each source file during one call."""
     files: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:

@@ -144,7 +144,9 @@ def take(points: Points, index: slice | Sequence[int] | npt.NDArray[Any]) -> Poi
         return points[index, ...] if is_array_api_obj(points) else points[index]
     if is_array_api_obj(points):
         xp = namespace(points)
-        return xp.take(points, xp.asarray(np.ascontiguousarray(index), device=device(points)), axis=0)
+        # torch takes no reversed view
+        rows = xp.asarray(np.ascontiguousarray(index), device=device(points))
+        return xp.take(points, rows, axis=0)
     return [points[i] for i in index]
 
 
