@@ -1,31 +1,28 @@
-"""Arrays of any kind behind about a dozen functions.
+"""Arrays of any kind: how they are read from what a user passes, and what the library asks of them.
 
-NumPy, torch and other array-API arrays run through the same rules. Beside the adapter stand row
-blocks, which bound memory, BLAS threads and random numbers. Factorisations are in
-:mod:`kernelbayes.gram.lapack`.
+NumPy, torch and other array-API arrays run through the same rules. Frames of pandas and polars are
+read without importing either. Beside the adapter stand row blocks, which bound memory, BLAS threads
+and random numbers. Factorisations are in :mod:`kernelbayes.gram.lapack`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_torch_array,
-)
+from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_array
 from threadpoolctl import ThreadpoolController
 
 # An array of any library behind the array-API standard. No static type covers NumPy, torch and the
 # others with their operators, so the checker sees Any; the name says what is meant.
 Array = Any
+# What can be read as an array: also a frame, a series, a mapping of columns, a list of numbers.
+ArrayLike = Any
 # NumPy arrays by what they hold; their shapes are in the docstrings.
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
@@ -46,14 +43,14 @@ class NumericalWarning(UserWarning):
 
 # --- array kinds ---------------------------------------------------------------------------------
 
-
+# Namespace of every NumPy array: asked dozens of times per update, not worth a search each time.
 _NUMPY = array_namespace(np.empty(0))
 
 
 def namespace(*arrays: Array) -> Any:
     """Array-API namespace shared by all arrays; a TypeError says when they are of mixed kinds."""
     if arrays and all(type(a) is np.ndarray for a in arrays):
-        return _NUMPY  # asked dozens of times per update: not worth a search each time
+        return _NUMPY
     try:
         return array_namespace(*arrays)
     except TypeError as error:
@@ -131,6 +128,84 @@ def exp_into(x: Array) -> Array:
     if isinstance(x, np.ndarray) and x.dtype.kind == "f":
         return np.exp(x, out=x)
     return namespace(x).exp(x)
+
+
+# --- reading arrays -------------------------------------------------------------------------------
+
+
+def frame_kind(X: ArrayLike) -> str | None:
+    """Return "DataFrame" or "Series" of pandas or polars (neither is imported), or None."""
+    for base in type(X).__mro__:
+        library = base.__module__.split(".")[0]
+        if library in ("pandas", "polars") and base.__name__ in ("DataFrame", "Series"):
+            return base.__name__
+    return None
+
+
+def is_frame(X: ArrayLike) -> bool:
+    """Whether X is a pandas or polars data frame or series (neither is imported)."""
+    return frame_kind(X) is not None
+
+
+def as_array(X: ArrayLike, name: str = "X") -> Array:
+    """Array of any supported kind from arrays, frames, mappings of columns and sequences."""
+    if is_frame(X):
+        return X.to_numpy()
+    if isinstance(X, Mapping):
+        columns = [as_array(value, f"{name}[{key!r}]") for key, value in X.items()]
+        sizes = {key: column.shape[0] for key, column in zip(X, columns, strict=True)}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"the parts of {name} must be aligned, got lengths {sizes}")
+        xp = namespace(*columns)
+        return xp.concat([c[:, None] if c.ndim == 1 else c for c in columns], axis=1)
+    if is_array_api_obj(X) and not isinstance(X, np.generic):
+        return X
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
+        ) from error
+
+
+def as_floats(X: ArrayLike, name: str = "X") -> Array:
+    """Real, finite array of floats; integers and booleans become the default float."""
+    X = as_array(X, name)
+    xp = namespace(X)
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "fbiuc":
+        try:
+            if X.dtype.kind != "O":  # NumPy would turn dates and digits in strings into numbers
+                raise TypeError(f"{X.dtype} is not a number")
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name} must hold numbers, got {X.dtype} values; for categories use the Delta "
+                "kernel, for strings Spectrum, for mixed columns Parts"
+            ) from error
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise TypeError(f"{name} must be real, got {X.dtype}")
+    if not xp.isdtype(X.dtype, "real floating"):
+        X = xp.astype(X, xp.asarray(1.0).dtype)
+    if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64 if X.dtype.itemsize > 4 else np.float32)
+    if not bool(xp.all(xp.isfinite(X))):
+        raise ValueError(f"{name} has NaN or infinite entries; drop or impute those rows first")
+    return X
+
+
+def as_vectors(X: ArrayLike, name: str = "X") -> Array:
+    """Points of R^d as a finite float array (n, d); a 1-d array is n scalar points."""
+    X = as_floats(X, name)
+    if X.ndim == 1:
+        X = X[:, None]
+    if X.ndim != 2:
+        raise ValueError(
+            f"{name} must have shape (n, d) or (n,), got {tuple(X.shape)}; "
+            "flatten each point or use a kernel for matrices or images"
+        )
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; at least one point is needed")
+    return X
 
 
 # --- rows -----------------------------------------------------------------------------------------

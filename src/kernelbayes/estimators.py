@@ -22,11 +22,11 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from kernelbayes.arrays import Array, Rng, as_generator, namespace
+from kernelbayes.arrays import Array, Rng, as_array, as_generator, is_frame, namespace
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, as_array, is_frame, numeric_values
+from kernelbayes.points import Points, PointsLike, numeric_values
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.conditional import Conditional, Ridge, variable
 from kernelbayes.rules.kulsif import kulsif_ridge

@@ -28,22 +28,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Floats, Ints, NumericalWarning
+from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_array, as_vectors, is_frame
 from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_array,
-    as_vectors,
-    column_names,
-    concatenate,
-    count,
-    is_frame,
-)
+from kernelbayes.points import Points, PointsLike, column_names, concatenate, count
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]

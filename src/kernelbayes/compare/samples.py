@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, NumericalWarning, as_doubles
+from kernelbayes.arrays import Array, NumericalWarning, as_doubles, as_floats
 from kernelbayes.compare.problem import Problem, check_sizes, pooled_kernel
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, as_floats, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, concatenate, count, take
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
 Doubles = npt.NDArray[np.float64]

@@ -8,12 +8,12 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from scipy.special import logsumexp
 
-from kernelbayes.arrays import Array, Floats, row_blocks, to_numpy
+from kernelbayes.arrays import Array, Floats, as_vectors, row_blocks, to_numpy
 from kernelbayes.embedding.mean import Weighted, vectors
 from kernelbayes.embedding.simplex import Kind
 from kernelbayes.embedding.smooth import bandwidths, silverman
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike, as_vectors, take
+from kernelbayes.points import Points, PointsLike, take
 
 # Heaviest points among which mean shift looks for places to start: bounds the cost to one Gram
 # matrix with that many rows. A judgement, not a measurement.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, like, namespace, to_float
+from kernelbayes.arrays import Array, as_floats, like, namespace, to_float
 from kernelbayes.embedding.mean import MeanElement, check_same_kernel
 from kernelbayes.gram.lapack import cho_solve, cholesky, eigenvalues
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, as_floats
+from kernelbayes.points import PointsLike
 
 
 @dataclass(frozen=True, eq=False)

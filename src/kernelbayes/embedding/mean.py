@@ -13,6 +13,7 @@ import numpy as np
 from kernelbayes.arrays import (
     Array,
     Floats,
+    as_vectors,
     epsilon,
     like,
     namespace,
@@ -22,7 +23,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding.simplex import Validity, closest, probabilities, validity
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, as_vectors, count, sum_over_rows, take
+from kernelbayes.points import Points, PointsLike, count, sum_over_rows, take
 
 
 class MeanElement(ABC):

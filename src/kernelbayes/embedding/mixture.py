@@ -22,11 +22,11 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.cluster import kmeans_plusplus
 
-from kernelbayes.arrays import Floats, Ints, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Floats, Ints, Rng, as_generator, as_vectors, to_numpy
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.gram.lapack import cholesky, inverse_and_log_det, solve
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import PointsLike, as_vectors
+from kernelbayes.points import PointsLike
 
 Covariance = Literal["full", "diagonal"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernelbayes.arrays import Array, like, namespace
+from kernelbayes.arrays import Array, as_array, like, namespace
 from kernelbayes.embedding.mean import MeanElement, Weighted
-from kernelbayes.points import Points, as_array
+from kernelbayes.points import Points
 
 
 def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array) -> Array:

@@ -30,10 +30,10 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, to_numpy
+from kernelbayes.arrays import Array, Floats, as_array, as_vectors, to_numpy
 from kernelbayes.embedding.mean import vectors
 from kernelbayes.embedding.simplex import Kind
-from kernelbayes.points import Points, PointsLike, as_array, as_vectors
+from kernelbayes.points import Points, PointsLike
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
 Shape = Literal["equal-tailed", "highest"]

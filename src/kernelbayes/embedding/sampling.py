@@ -8,12 +8,22 @@ from typing import Literal
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, as_generator, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Rng,
+    as_generator,
+    as_vectors,
+    like,
+    namespace,
+    to_numpy,
+)
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.embedding.smooth import keep_covariance
 from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
-from kernelbayes.points import Points, as_vectors, take
+from kernelbayes.points import Points, take
 
 
 def sample(

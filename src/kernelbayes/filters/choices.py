@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Bools, Floats, Ints, like, namespace, to_numpy
+from kernelbayes.arrays import Bools, Floats, Ints, as_vectors, like, namespace, to_numpy
 from kernelbayes.filters.step import predict, prior_weights
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, as_vectors, count, take
+from kernelbayes.points import Points, count, take
 from kernelbayes.select.regression import regress
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import Part, integer, read
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike, as_floats, as_vectors, count, take
+from kernelbayes.points import Points, PointsLike, count, take
 from kernelbayes.select.calibration import Calibration
 
 if TYPE_CHECKING:

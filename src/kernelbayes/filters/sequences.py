@@ -12,17 +12,15 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 
-from kernelbayes.arrays import Ints, namespace, to_numpy
+from kernelbayes.arrays import Ints, as_array, is_frame, namespace, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
     PointsLike,
-    as_array,
     column_names,
     concatenate,
     count,
     frame_columns,
-    is_frame,
     take,
 )
 

@@ -41,7 +41,7 @@ from functools import reduce
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Bools, NumericalWarning, Rng, to_numpy
+from kernelbayes.arrays import Bools, NumericalWarning, Rng, as_vectors, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choices import per_dimension
 from kernelbayes.filters.holdout import Loss, cut, judge_of, learn
@@ -58,7 +58,7 @@ from kernelbayes.kernels import (
     Warped,
 )
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, as_vectors, concatenate
+from kernelbayes.points import Points, PointsLike, concatenate
 from kernelbayes.select import progress_bar, tune
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.

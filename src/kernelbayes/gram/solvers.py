@@ -13,13 +13,13 @@ from array_api_compat import device
 from kernelbayes.arrays import (
     Array,
     NumericalWarning,
+    as_floats,
     epsilon,
     namespace,
     threads_for,
     to_float,
 )
 from kernelbayes.gram.lapack import LinAlgError, cho_solve, cholesky, condition_number, eigh
-from kernelbayes.points import as_floats
 
 # Each attempt raises the ridge by one digit. A matrix that needs more than this share of its
 # largest diagonal entry (about half the digits of single precision) was not made indefinite by

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
-from kernelbayes.arrays import Array, add_into, multiply_into, namespace
+from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, scalar
-from kernelbayes.points import Points, PointsLike, as_array
+from kernelbayes.points import Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,17 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import Array, Floats, as_vectors, is_frame, namespace, row_blocks, to_numpy
 from kernelbayes.kernels.tiles import mirror
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_vectors,
-    count,
-    frame_columns,
-    is_frame,
-    take,
-)
+from kernelbayes.points import Points, PointsLike, count, frame_columns, take
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
-from kernelbayes.arrays import Array, Floats, like, namespace, to_numpy
+from kernelbayes.arrays import Array, Floats, as_floats, as_vectors, like, namespace, to_numpy
 from kernelbayes.kernels.base import positive, scalar
 from kernelbayes.kernels.radial import Radial
-from kernelbayes.points import Points, PointsLike, as_floats, as_vectors
+from kernelbayes.points import Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,17 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array
+from kernelbayes.arrays import Array, as_array, as_floats, is_frame
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_array,
-    as_floats,
-    column_names,
-    count,
-    is_frame,
-)
+from kernelbayes.points import Points, PointsLike, column_names, count
 
 
 @dataclass(frozen=True, eq=False)

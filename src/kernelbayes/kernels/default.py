@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelbayes.arrays import as_array, as_vectors, is_frame
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.radial import Gaussian
 from kernelbayes.kernels.structured import Delta
-from kernelbayes.points import PointsLike, as_array, as_vectors, is_frame
+from kernelbayes.points import PointsLike
 
 
 def default_kernel(X: PointsLike, name: str = "X") -> Kernel:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, like, namespace, to_numpy
+from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import Points, PointsLike, as_array, count
+from kernelbayes.points import Points, PointsLike, count
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
 

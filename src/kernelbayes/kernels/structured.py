@@ -12,12 +12,23 @@ from array_api_compat import device
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from kernelbayes.arrays import Array, Floats, Ints, like, namespace, to_float, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    as_array,
+    as_floats,
+    is_frame,
+    like,
+    namespace,
+    to_float,
+    to_numpy,
+)
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
 from kernelbayes.kernels.tiles import mirror
 from kernelbayes.kernels.vector import intersection
-from kernelbayes.points import Points, PointsLike, as_array, as_floats, is_frame
+from kernelbayes.points import Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Array, add_into, namespace
+from kernelbayes.arrays import Array, add_into, as_vectors, namespace
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import Points, PointsLike, as_vectors
+from kernelbayes.points import Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

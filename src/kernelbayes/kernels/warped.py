@@ -7,11 +7,11 @@ from typing import Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, like, namespace, to_numpy
+from kernelbayes.arrays import Array, as_floats, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, positive
 from kernelbayes.kernels.radial import Gaussian
-from kernelbayes.points import Points, PointsLike, as_floats
+from kernelbayes.points import Points, PointsLike
 
 Warp = Literal["asinh", "log"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.

@@ -30,7 +30,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.arrays import (
+    Floats,
+    Ints,
+    NumericalWarning,
+    Rng,
+    as_array,
+    as_generator,
+    as_vectors,
+    to_numpy,
+)
 from kernelbayes.likelihood_free.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.posterior import draws_of
@@ -45,7 +54,7 @@ from kernelbayes.likelihood_free.results import (
     uniform_pvalues,
 )
 from kernelbayes.likelihood_free.simulate import as_observation, simulate
-from kernelbayes.points import PointsLike, as_array, as_vectors, column_names
+from kernelbayes.points import PointsLike, column_names
 from kernelbayes.select import progress_bar
 
 # An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, to_numpy
 from kernelbayes.embedding.simplex import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
@@ -30,7 +30,7 @@ from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_po
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_weights
 from kernelbayes.likelihood_free.simulate import Simulations, check_names
-from kernelbayes.points import PointsLike, as_array, column_names
+from kernelbayes.points import PointsLike, column_names
 from kernelbayes.select import progress_bar
 
 Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]

@@ -25,7 +25,17 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, as_generator, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Rng,
+    as_generator,
+    as_vectors,
+    is_frame,
+    to_numpy,
+)
 from kernelbayes.likelihood_free.distributions import (
     Component,
     PriorLike,
@@ -35,7 +45,7 @@ from kernelbayes.likelihood_free.distributions import (
     from_object,
     is_univariate,
 )
-from kernelbayes.points import as_vectors, column_names, is_frame
+from kernelbayes.points import column_names
 
 # Rounding allowed of draws at a bound, relative and absolute; of the sum of a simplex, which
 # single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.

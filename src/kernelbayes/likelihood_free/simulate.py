@@ -23,7 +23,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Bools, Floats, NumericalWarning, Rng, as_generator, to_numpy
+from kernelbayes.arrays import (
+    Bools,
+    Floats,
+    NumericalWarning,
+    Rng,
+    as_array,
+    as_generator,
+    as_vectors,
+    to_numpy,
+)
 from kernelbayes.likelihood_free.calling import (
     Names,
     Output,
@@ -38,7 +47,7 @@ from kernelbayes.likelihood_free.calling import (
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.workers import BLOCK, Run, parameter_blocks
-from kernelbayes.points import PointsLike, as_array, as_vectors, column_names
+from kernelbayes.points import PointsLike, column_names
 from kernelbayes.select import progress_bar
 
 

@@ -14,11 +14,10 @@ from itertools import islice
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import Floats, as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.calling import Caller, Names, Outputs, Seed
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
-from kernelbayes.points import as_vectors, is_frame
 
 BLOCK = 500  # parameters drawn, and batches simulated, together: changing it changes every seed
 TASK_SECONDS = 0.5  # work sent to a process at a time, far above what sending costs (milliseconds)

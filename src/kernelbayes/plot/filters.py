@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import to_numpy
+from kernelbayes.arrays import as_array, as_vectors, to_numpy
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, draw_band, subplots
-from kernelbayes.points import PointsLike, as_array, as_vectors
+from kernelbayes.points import PointsLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import Floats, as_vectors, to_numpy
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, subplots
-from kernelbayes.points import as_vectors
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness

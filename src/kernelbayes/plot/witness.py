@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import Floats, as_vectors, to_numpy
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
-from kernelbayes.points import PointsLike, as_vectors
+from kernelbayes.points import PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.embedding import MeanElement

@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device, is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Diagnostics, Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, as_array, column_names, count, is_frame, take
+from kernelbayes.points import Points, PointsLike, column_names, count, take
 
 Ridge = float | Literal["loo"]
 

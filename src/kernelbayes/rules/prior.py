@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, NumericalWarning, epsilon, namespace, to_float
+from kernelbayes.arrays import Array, NumericalWarning, as_floats, epsilon, namespace, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike, as_floats
+from kernelbayes.points import Points, PointsLike
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.ratio import DensityRatio
 

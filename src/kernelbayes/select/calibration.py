@@ -33,6 +33,7 @@ from kernelbayes.arrays import (
     Floats,
     Ints,
     as_doubles,
+    as_vectors,
     like,
     namespace,
     row_blocks,
@@ -43,7 +44,7 @@ from kernelbayes.embedding.regions import ordered
 from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
-from kernelbayes.points import as_vectors, take
+from kernelbayes.points import take
 from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
 
 
