@@ -9,7 +9,7 @@ from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
 import kernelbayes as kb
-from kernelbayes.kernels.tiles import TILE
+from kernelbayes.kernels.radial import TILE
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(TILE + 22, 3)), RNG.normal(size=(TILE + 6, 3))  # more than one tile

@@ -5,14 +5,21 @@ from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.curved import Periodic, Rotation
 from kernelbayes.kernels.custom import Custom
 from kernelbayes.kernels.parts import Parts
-from kernelbayes.kernels.radial import Gaussian, Laplace, Matern, RationalQuadratic
+from kernelbayes.kernels.radial import Gaussian
 from kernelbayes.kernels.structured import (
     Delta,
     SpatialPyramid,
     Spectrum,
     Trace,
 )
-from kernelbayes.kernels.vector import HistogramIntersection, Linear, Polynomial
+from kernelbayes.kernels.vector import (
+    HistogramIntersection,
+    Laplace,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+)
 from kernelbayes.kernels.warped import Warped
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
-from kernelbayes.kernels.base import Kernel, scalar
+from kernelbayes.kernels.base import Kernel, answer, scalar
 from kernelbayes.points import Points, PointsLike
 
 
@@ -26,30 +26,11 @@ class Composite(Kernel):
     def children(self) -> tuple[Kernel, ...]:
         """The kernels it is made of."""
 
-    @property
-    def finite(self) -> bool:
-        """Whether all kernels in it have finite features."""
-        return all(kernel.finite for kernel in self.children)
-
-    @property
-    def by_name(self) -> bool:
-        """Whether any kernel in it reads columns by name."""
-        return any(kernel.by_name for kernel in self.children)
-
-    @property
-    def takes_rows(self) -> bool:
-        """Whether a point is a row of numbers to all kernels in it."""
-        return all(kernel.takes_rows for kernel in self.children)
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether all kernels in it are kernels on vectors."""
-        return all(kernel.is_vector for kernel in self.children)
-
-    @property
-    def is_smooth(self) -> bool:
-        """Whether all kernels in it are differentiable."""
-        return all(kernel.is_smooth for kernel in self.children)
+    finite = answer(lambda self: all(kernel.finite for kernel in self.children))
+    by_name = answer(lambda self: any(kernel.by_name for kernel in self.children))
+    takes_rows = answer(lambda self: all(kernel.takes_rows for kernel in self.children))
+    is_vector = answer(lambda self: all(kernel.is_vector for kernel in self.children))
+    is_smooth = answer(lambda self: all(kernel.is_smooth for kernel in self.children))
 
     @property
     def exact(self) -> Kernel:
@@ -61,20 +42,9 @@ class Composite(Kernel):
 class SameSpace(Composite):
     """A kernel on the space of another one, its child, which answers for the space."""
 
-    @property
-    def is_curved(self) -> bool:
-        """Whether the kernel's space is."""
-        return self.children[0].is_curved
-
-    @property
-    def is_categorical(self) -> bool:
-        """Whether the kernel's points are categories."""
-        return self.children[0].is_categorical
-
-    @property
-    def has_density(self) -> bool:
-        """Whether the kernel's points may be smoothed."""
-        return self.children[0].has_density
+    is_curved = answer(lambda self: self.children[0].is_curved)
+    is_categorical = answer(lambda self: self.children[0].is_categorical)
+    has_density = answer(lambda self: self.children[0].has_density)
 
     def mean_of(self, points: Points, weights: Array) -> Points:
         """Mean in the kernel's space."""

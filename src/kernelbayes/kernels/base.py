@@ -5,8 +5,7 @@ features: ``k(x, y) = <phi(x), phi(y)>``. It knows nothing of inference. To writ
 function in :class:`~kernelbayes.Custom`, or subclass :class:`Kernel` as a frozen dataclass, give
 it ``_cross`` and ``_diag``, and run :func:`kernelbayes.laws.check_kernel` on it.
 
-The rest of the library asks a kernel about itself and never which class it is. Each question has
-an answer here that is right, if cautious, for any kernel; a class that knows better overrides it.
+The rest of the library asks a kernel about itself and never which class it is.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import device
 
 from kernelbayes.arrays import Array, Floats, as_vectors, is_frame, namespace, row_blocks, to_numpy
-from kernelbayes.kernels.tiles import mirror
 from kernelbayes.points import Points, PointsLike, count, frame_columns, take
 
 if TYPE_CHECKING:
@@ -29,6 +28,11 @@ if TYPE_CHECKING:
 # Rows of a block in which pairs k(x_i, y_i) are read off Gram matrices: with few rows little is
 # computed beside the diagonal, with many the calls cost less. With features nothing is wasted.
 PAIRED_ROWS, PAIRED_FEATURE_ROWS = 16, 1024
+
+
+def answer(ask: Callable[[Any], bool]) -> Any:
+    """Property that answers a question about a kernel, where a constant does not."""
+    return property(ask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,53 +91,18 @@ class Kernel(ABC):
 
     # --- what a kernel knows of itself -----------------------------------------------------------
 
-    @property
-    def finite(self) -> bool:
-        """Whether the kernel has finitely many features, given by ``features``."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """Whether the kernel reads columns by name (a frame is then kept as named columns)."""
-        return False
-
-    @property
-    def takes_rows(self) -> bool:
-        """Whether a point is a row of an (n, d) array: not an image, a string or a category."""
-        return True
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether points are vectors whose squared distance is the natural error.
-
-        If not, errors are measured in the RKHS.
-        """
-        return False
-
-    @property
-    def is_curved(self) -> bool:
-        """Whether the mean of points is not their weighted average, as on a circle."""
-        return False
-
-    @property
-    def is_categorical(self) -> bool:
-        """Whether points are categories: equal or not."""
-        return False
-
-    @property
-    def has_density(self) -> bool:
-        """Whether numeric points may be smoothed by a Gaussian: not angles, not categories."""
-        return not self.is_categorical
-
-    @property
-    def is_smooth(self) -> bool:
-        """Whether the kernel is known to be differentiable on vectors."""
-        return False
-
-    @property
-    def is_stationary(self) -> bool:
-        """Whether the kernel is a function of x - y on R^d, so that it has a ``spectrum``."""
-        return False
+    # Answers that are right, if cautious, for any kernel; a class that knows better says so in one
+    # line, or by a property made with :func:`answer`.
+    finite = False  # finitely many features, given by ``features``
+    by_name = False  # reads columns by name (a frame is then kept as named columns)
+    takes_rows = True  # a point is a row of an (n, d) array: not an image, a string or a category
+    is_vector = False  # the squared distance is the natural error; if not, the one in the RKHS
+    is_curved = False  # the mean of points is not their weighted average, as on a circle
+    is_categorical = False  # points are categories: equal or not
+    # Numeric points may be smoothed by a Gaussian: not angles, not categories.
+    has_density = answer(lambda self: not self.is_categorical)
+    is_smooth = False  # known to be differentiable on vectors
+    is_stationary = False  # a function of x - y on R^d, so that it has a ``spectrum``
 
     @property
     def gaussian_bandwidth(self) -> float | tuple[float, ...] | None:
@@ -158,11 +127,11 @@ class Kernel(ABC):
 
     def scaled(self, factor: float) -> Kernel:
         """Kernel with every bandwidth in it multiplied by a factor; itself if it has none."""
-        own: dict[str, Any] = {}
-        for item in fields(self):
-            if item.name == "bandwidth":
-                h = getattr(self, "bandwidth")  # noqa: B009 (a field of some subclasses)
-                own["bandwidth"] = tuple(np.asarray(h) * factor) if np.ndim(h) else h * factor
+        own = {
+            name: tuple(np.asarray(h) * factor) if np.ndim(h) else h * factor
+            for name, h in self._parameters().items()
+            if name == "bandwidth"
+        }
         return self._with(lambda kernel: kernel.scaled(factor), **own)
 
     def on(self, columns: Sequence[int]) -> Kernel:
@@ -175,10 +144,9 @@ class Kernel(ABC):
                 f"{type(self).__name__} has no form for partly missing observations; give whole "
                 "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
             )
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
         own = {
             name: tuple(value[j] for j in columns)
-            for name, value in values.items()
+            for name, value in self._parameters().items()
             if isinstance(value, tuple)
         }
         return self._with(lambda kernel: kernel.on(columns), **own)
@@ -257,10 +225,13 @@ class Kernel(ABC):
 
     def _with(self, change: Callable[[Kernel], Kernel], **own: Any) -> Kernel:
         """Kernel with changed operands and parameters of its own; itself if nothing changes."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values = self._parameters()
         inner = {name: change(old) for name, old in values.items() if isinstance(old, Kernel)}
         same = all(new is values[name] for name, new in inner.items())
         return self if same and not own else replace(self, **own, **inner)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.compare}
 
     def _features(self, X: Points) -> Array:  # noqa: ARG002 (finite kernels override it)
         raise TypeError(f"{type(self).__name__} has no finite features")
@@ -285,14 +256,10 @@ class Kernel(ABC):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(
-            same_value(getattr(self, f.name), getattr(other, f.name))
-            for f in fields(self)
-            if f.compare
-        )
+        return same_value(self._parameters(), other._parameters())
 
     def __hash__(self) -> int:
-        values = (getattr(self, f.name) for f in fields(self) if f.compare)
+        values = self._parameters().values()
         kinds = (v for v in values if isinstance(v, Number | str | tuple | Kernel))
         return hash((type(self), *kinds))
 
@@ -326,3 +293,23 @@ def scalar(value: Any, name: str) -> float:
     if isinstance(number, tuple):
         raise ValueError(f"{name} must be one number, got {value!r}")
     return number
+
+
+def mirror(G: Array, diag: Array) -> Array:
+    """Copy the lower triangle of G onto the upper one and put ``diag`` on the diagonal.
+
+    In place for NumPy, by blocks so that the transposed reads stay in cache.
+    """
+    n = G.shape[0]
+    if isinstance(G, np.ndarray):
+        for rows in row_blocks(n, 1, entries=256):
+            lower = np.tril(G[rows, rows], -1)
+            np.add(lower, lower.T, out=G[rows, rows])
+            G[: rows.start, rows] = G[rows, : rows.start].T
+        np.fill_diagonal(G, diag)
+        return G
+    xp = namespace(G)
+    lower = xp.tril(G, k=-1)
+    index = xp.arange(n, device=device(G))
+    on_diagonal = index[:, None] == index[None, :]
+    return xp.where(on_diagonal, diag[:, None], lower + lower.T)

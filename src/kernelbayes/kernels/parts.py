@@ -11,7 +11,7 @@ from array_api_compat import device
 
 from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
-from kernelbayes.kernels.base import Kernel
+from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.points import Points, PointsLike, count
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
@@ -68,25 +68,10 @@ class Parts(Combined):
         """The kernels of the parts."""
         return tuple(kernel for _, kernel in self.parts)
 
-    @property
-    def by_name(self) -> bool:
-        """Whether any part is named."""
-        return any(isinstance(name, str) for key, _ in self.parts for name in _names(key))
-
-    @property
-    def takes_rows(self) -> bool:
-        """Whether the parts are columns of an array, not named."""
-        return not self.by_name
-
-    @property
-    def is_vector(self) -> bool:
-        """Whether points are rows, and every part a vector."""
-        return self.takes_rows and super().is_vector
-
-    @property
-    def is_curved(self) -> bool:
-        """Whether the space of any part is."""
-        return any(kernel.is_curved for kernel in self.children)
+    by_name = answer(lambda self: any(isinstance(name, str) for name in self._columns()))
+    takes_rows = answer(lambda self: not self.by_name)  # columns of an array, not named
+    is_vector = answer(lambda self: self.takes_rows and all(k.is_vector for k in self.children))
+    is_curved = answer(lambda self: any(kernel.is_curved for kernel in self.children))
 
     def mean_of(self, points: Points, weights: Array) -> Points:
         """Mean part by part: a vector for columns; a mapping for named parts, some curved."""
@@ -107,7 +92,7 @@ class Parts(Combined):
     def on(self, columns: Sequence[int]) -> Parts:
         """Product over the parts of which coordinates, or names, are left."""
         if self.by_name:
-            names = list(dict.fromkeys(name for key, _ in self.parts for name in _names(key)))
+            names = list(dict.fromkeys(self._columns()))
             left_of = {names[j]: names[j] for j in columns}
         else:
             left_of = {column: i for i, column in enumerate(columns)}
@@ -179,6 +164,9 @@ class Parts(Combined):
         for key, kernel in self.parts:
             kernel.points(self.part(X, key), f"{name}[{key!r}]")
         return X
+
+    def _columns(self) -> list[Key]:
+        return [name for key, _ in self.parts for name in _names(key)]
 
     def _shares(self, X: Points) -> list[Points]:
         return [self.part(X, key) for key, _ in self.parts]

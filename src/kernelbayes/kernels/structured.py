@@ -24,9 +24,8 @@ from kernelbayes.arrays import (
     to_float,
     to_numpy,
 )
-from kernelbayes.kernels.base import Kernel
+from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
-from kernelbayes.kernels.tiles import mirror
 from kernelbayes.kernels.vector import intersection
 from kernelbayes.points import Points, PointsLike
 
