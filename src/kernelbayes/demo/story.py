@@ -23,7 +23,8 @@ from kernelbayes.demo.drive import Drive
 from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs, KernelBayesFilter
 from kernelbayes.kernels import Gaussian
-from kernelbayes.plot.demo import Drawing, empty_figure
+from kernelbayes.plot.canvas import empty_figure
+from kernelbayes.plot.demo import Drawing
 from kernelbayes.select import progress_bar
 
 LABELLED = 1000  # frames

@@ -2,17 +2,8 @@
 
 from kernelbayes.embedding.core import Batch, Embedding, embed, mmd, mmd2
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.embedding.mean import MeanElement, check_same_kernel
+from kernelbayes.embedding.mean import MeanElement
 from kernelbayes.embedding.mixture import Mixture
 
-__all__ = [
-    "Batch",
-    "Embedding",
-    "GaussianEmbedding",
-    "MeanElement",
-    "Mixture",
-    "check_same_kernel",
-    "embed",
-    "mmd",
-    "mmd2",
-]
+__all__ = ["Batch", "Embedding", "GaussianEmbedding", "MeanElement", "Mixture", "embed"]
+__all__ += ["mmd", "mmd2"]

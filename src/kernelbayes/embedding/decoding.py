@@ -1,7 +1,6 @@
 r"""Decoding: from a weighted sample to answers. Every question is a method here, in one list.
 
-An embedding is a weighted sample whose weights may be negative and need not sum to one. Two kinds
-of questions are asked of it:
+Weights may be negative and need not sum to one. There are two kinds of questions:
 
 * **Linear ones** (``expect``, ``mean``, ``moment``) are answered with the weights as they are:
   ``E[f] = sum_i w_i f(x_i)``, the estimate of the papers. Divide by the mass first, with
@@ -11,31 +10,21 @@ of questions are asked of it:
   are made so; :mod:`kernelbayes.embedding.regions` has the choices and the default.
 
 A batch adds a leading axis to every answer.
-
->>> import numpy as np
->>> from kernelbayes import Gaussian, embed
->>> mu = embed(np.random.default_rng(0).normal(2.0, 1.0, size=2000), Gaussian(0.5))
->>> mu.mean().round(1), mu.cov().round(1), mu.interval(0.9).round(1)
-(array([2.]), array([[1.]]), array([[0.4, 3.6]]))
->>> round(float(mu.prob((1.0, 3.0))), 2)  # within one standard deviation
-0.67
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from kernelbayes.arrays import Array, Floats, Rng
-from kernelbayes.embedding import density, export, moments, preimage, regions, sampling
-from kernelbayes.embedding.mean import MeanElement, Weighted
+from kernelbayes.arrays import Array, Floats, Rng, namespace
+from kernelbayes.embedding import density, export, moments, preimage, regions
+from kernelbayes.embedding.density import Bandwidth, Height, Method
+from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
 from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
-from kernelbayes.embedding.simplex import Kind, Validity, validity
 from kernelbayes.plot.embeddings import plot_embedding
 from kernelbayes.points import Points, PointsLike
 from kernelbayes.tables import Table
-
-Bandwidth = float | Array | None
 
 
 class Decoding(Weighted):
@@ -66,9 +55,8 @@ class Decoding(Weighted):
         .. math:: |E_\mu[f] - E_\nu[f]| = |\langle f, \mu - \nu \rangle| \le |f| \, |\mu - \nu|
 
         f is an RKHS function: ``embed(points, kernel, coefficients)`` is sum_j c_j k(., y_j).
-        ``other`` is nu, the truth for instance, or the distance to it: what ``mmd`` or a theorem
-        gives. For n independent draws the expected distance to the truth is at most
-        sqrt(sup k / n).
+        ``other`` is nu, the truth for instance, or the distance to it. For n independent draws the
+        expected distance to the truth is at most sqrt(sup k / n).
 
         Examples
         --------
@@ -90,7 +78,9 @@ class Decoding(Weighted):
 
     def moment(self, k: int) -> Array:
         """Raw moment of order k of each coordinate, shape (d,)."""
-        return moments.moment(self.vectors, self.weights, k)
+        if k < 1:
+            raise ValueError(f"the order of a moment must be at least 1, got {k}")
+        return self.weights @ self.vectors**k
 
     def cov(self) -> Array:
         """Covariance matrix (d, d), centred.
@@ -102,7 +92,9 @@ class Decoding(Weighted):
 
     def std(self) -> Array:
         """Return the standard deviation of each coordinate, shape (d,)."""
-        return moments.deviations(self.cov())
+        xp = namespace(self.weights)
+        variances = xp.linalg.diagonal(self.cov())
+        return xp.sqrt(xp.clip(variances, min=0.0))  # only rounding can make it negative
 
     # --- a distribution ---------------------------------------------------------------------------
 
@@ -187,18 +179,13 @@ class Decoding(Weighted):
         """Log density at points X (k, d), shape (k,): finite where :meth:`density` underflows."""
         return self._ask(density.log_density, validity(valid), X, bandwidth)
 
-    def mode(
-        self,
-        starts: int = 5,
-        bandwidth: Bandwidth = None,
-        by: Literal["density", "weight"] = "density",
-    ) -> Points:
+    def mode(self, starts: int = 5, bandwidth: Bandwidth = None, by: Height = "density") -> Points:
         """Most probable point, shape (d,).
 
         By "density": the highest peak of :meth:`density`, by mean shift from the highest few
-        (``starts``) of the heaviest points; for points that are not vectors (categories,
-        rotations) the point where the embedding is highest. By "weight": the point of largest
-        weight, in any space (weights of coinciding points are not added up).
+        (``starts``) of the heaviest points; for categories, rotations and other points that are not
+        vectors the point where the embedding is highest. By "weight": the point of largest weight,
+        in any space (weights of coinciding points are not added up).
 
         Examples
         --------
@@ -225,21 +212,18 @@ class Decoding(Weighted):
         variable  mean  sd     median  5%    95%
         x0        50    29.15  50      4.55  95.45
         """
-        answers = self.mean(), self.std(), self.median(), self.interval(level)
-        return export.summary(self.names, level, *answers)
+        return export.summary(self, level)
 
     def preimage(self, candidates: PointsLike | None = None) -> Points:
         """Return the point y, shape (d,), whose embedding k(., y) is closest to this one.
 
-        Gaussian kernel: the fixed-point iteration of Mika et al. (1999), safeguarded against
-        negative denominators. Other smooth kernels on vectors (Matern with nu > 1, rational
-        quadratic, periodic, linear, polynomial, their sums, products, parts and low-rank
-        approximations): quasi-Newton ascent. Matrices (``Trace``): the weighted mean matrix; for
-        rotations, the closest rotation to it. Everything else, or with ``candidates``: the best of
-        the candidates (by default the embedding's own points).
+        Gaussian kernel: the fixed-point iteration of Mika et al. (1999). Other smooth kernels on
+        vectors (Matern with nu > 1, linear, polynomial, periodic, their sums, products, parts and
+        low-rank approximations): quasi-Newton ascent. Matrices (``Trace``): the weighted mean
+        matrix; for rotations, the closest rotation to it. Everything else, or with ``candidates``:
+        the best of the candidates (by default the embedding's own points).
 
-        A peak is found, not surely the highest: a distribution with several peaks has several
-        good pre-images. Members of a batch are searched for together.
+        A peak is found, not surely the highest: several peaks have several good pre-images.
 
         Examples
         --------
@@ -256,12 +240,10 @@ class Decoding(Weighted):
     ) -> Mixture:
         """Gaussian mixture closest to the embedding, divided by its mass, in RKHS distance.
 
-        The kernel must be Gaussian (or a low-rank approximation of a Gaussian kernel, which then
-        is taken exact). Detail much finer than its bandwidth is invisible to the fit: a bandwidth
-        far above the width of the components gives covariances that mean little.
-
-        The best of several searches is returned; their starts are drawn by k-means++ from the
-        weights of ``valid()``. ``covariance`` is "full" or "diagonal".
+        The kernel must be Gaussian, or a low-rank approximation of one. Detail much finer than its
+        bandwidth is invisible to the fit: a bandwidth far above the width of the components gives
+        covariances that mean little. The best of several searches is returned; their ``starts``
+        are drawn by k-means++ from the weights of ``valid()``.
 
         Examples
         --------
@@ -277,20 +259,15 @@ class Decoding(Weighted):
         return mixture(self, components, rng, covariance, starts)
 
     def sample(
-        self,
-        m: int,
-        rng: Rng = None,
-        method: Literal["herding", "iid"] = "herding",
-        bandwidth: Bandwidth = None,
+        self, m: int, rng: Rng = None, method: Method = "herding", bandwidth: Bandwidth = None
     ) -> Points:
         """Draw m points, shape (m, d); (batch, m, d) from a batch.
 
         "herding" picks among the embedding's points so that the m picks together stand for it
         best; it is deterministic. "iid" draws independently from the weights of ``valid()`` and
-        smooths by ``bandwidth``, a standard deviation or one per coordinate; 0 for none. The
-        default is a quarter of Silverman's rule in vector spaces (all of it would merge two peaks),
-        none elsewhere. Draws are shrunk towards the mean (Liu and West 2001), so that the
-        covariance stays.
+        smooths vectors by ``bandwidth``, a standard deviation or one per coordinate; 0 for none.
+        The default is a quarter of Silverman's rule (all of it would merge two peaks). Draws are
+        shrunk towards the mean (Liu and West 2001), so that the covariance stays.
 
         Examples
         --------
@@ -300,7 +277,7 @@ class Decoding(Weighted):
         >>> mu.sample(3).shape, mu.sample(500, rng=0, method="iid").std().round(1)
         ((3, 1), np.float64(0.9))
         """
-        return sampling.sample(self, m, rng, method, bandwidth)
+        return density.sample(self, m, rng, method, bandwidth)
 
     # --- out of the library -----------------------------------------------------------------------
 
@@ -332,11 +309,11 @@ class Decoding(Weighted):
     def plot(self, ax: Any = None, level: float = 0.9, label: str | None = None) -> Any:
         """Draw the distribution: of one coordinate, of two, or all pairs of more (a corner plot).
 
-        One coordinate: the density, its interval shaded, the mean as a line. (Silverman's rule
-        widens narrow peaks; draw ``density(x, bandwidth)`` yourself then.) Two: the points, sized
+        One coordinate: the density, its interval shaded, the mean as a line. Two: the points, sized
         by their weight, and the contours around 50 and 90 % of the mass. More: these two in a
         lower triangle. A batch over one coordinate: a density for each of up to six members, else
         the interval and median against the member's number, as for every batch of vectors.
+        Silverman's rule widens narrow peaks; draw ``density(x, bandwidth)`` yourself then.
 
         Returns matplotlib Axes, or an array of them. ``ax`` says where to draw if one axes is
         enough, ``level`` is that of the shaded interval, ``label`` is for the legend.

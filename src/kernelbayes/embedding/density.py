@@ -1,42 +1,57 @@
-"""Density and mode: kernel density estimates from the weighted sample."""
+"""Density, mode and draws: the weighted sample smoothed by a kernel density estimate."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 from scipy.special import logsumexp
 
-from kernelbayes.arrays import Array, Floats, as_vectors, row_blocks, to_numpy
-from kernelbayes.embedding.mean import Weighted, vectors
-from kernelbayes.embedding.simplex import Kind
-from kernelbayes.embedding.smooth import bandwidths, silverman
-from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Rng,
+    as_generator,
+    as_vectors,
+    like,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
+from kernelbayes.embedding.mean import Kind, Weighted, vectors
+from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
+from kernelbayes.gram import Gram
+from kernelbayes.herding import greedy
+from kernelbayes.kernels import Gaussian
 from kernelbayes.points import Points, PointsLike, take
 
+Bandwidth = float | Array | None
+Height = Literal["density", "weight"]
+Method = Literal["herding", "iid"]
 # Heaviest points among which mean shift looks for places to start: bounds the cost to one Gram
 # matrix with that many rows. A judgement, not a measurement.
 MODE_CANDIDATES = 500
 STEPS, STILL = 200, 1e-9  # of mean shift; a move, in bandwidths, that counts as none
 
 
-def density(
-    points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: float | Array | None = None
-) -> Floats:
+def density(points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Bandwidth) -> Floats:
     """Densities (m, k) at X (k, d) of weights W (m, n), by Silverman's rule or a bandwidth."""
     P, X = _both(points, X, kind)
-    if bandwidth is None:
-        return np.concatenate([_density(P, w[None], X, silverman(P, w)) for w in W])
-    return _density(P, W, X, bandwidths(bandwidth, P.shape[1]))
-
-
-def _density(P: Floats, W: Floats, X: Floats, h: Floats) -> Floats:
+    if bandwidth is None and len(W) > 1:  # each member has a bandwidth of its own
+        return np.concatenate([density(P, w[None], kind, X, None) for w in W])
+    h = _chosen(bandwidth, P, W[0])
     return np.asarray(W @ Gaussian(tuple(h))(P, X) / np.prod(np.sqrt(2.0 * np.pi) * h))
 
 
+def _chosen(bandwidth: Bandwidth, P: Floats, w: Floats) -> Floats:
+    return silverman(P, w) if bandwidth is None else bandwidths(bandwidth, P.shape[1])
+
+
 def log_density(
-    points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: float | Array | None = None
+    points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Bandwidth
 ) -> Floats:
     """Logarithm of :func:`density`, also where the density is too small for a number."""
     P, X = _both(points, X, kind)
@@ -44,7 +59,7 @@ def log_density(
         raise ValueError("a density of raw weights may be negative; use 'projected' or 'clipped'")
     found = np.empty((len(W), len(X)))
     for row, w in zip(found, W, strict=True):
-        h = silverman(P, w) if bandwidth is None else bandwidths(bandwidth, P.shape[1])
+        h = _chosen(bandwidth, P, w)
         centres, weights = P[w > 0] / h, w[w > 0]
         for at in row_blocks(len(X), centres.size):
             D = np.sum((X[at, None, :] / h - centres) ** 2, axis=2)
@@ -79,27 +94,23 @@ def grid_density(X: Floats, w: Floats, size: int) -> tuple[list[Floats], Floats]
     return grids, factors[0] @ w if len(grids) == 1 else (factors[1] * w) @ factors[0].T
 
 
-def mode(
-    mu: Weighted,
-    starts: int = 5,
-    bandwidth: float | Array | None = None,
-    by: Literal["density", "weight"] = "density",
-) -> Points:
+def mode(mu: Weighted, starts: int, bandwidth: Bandwidth, by: Height) -> Points:
     """Most probable point: the density's highest peak, or the point of largest weight."""
     if by not in ("density", "weight"):
         raise ValueError(f"by must be 'density' or 'weight', got {by!r}")
-    W = mu.valid_weights()
-    if by == "weight" or not has_density(mu.points, mu.kernel):
-        heights = W if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(mu.points)))
-        found = take(mu.points, np.argmax(heights, axis=1))
+    W, P = mu.valid_weights(), mu.points
+    numbers = is_array_api_obj(P) and P.ndim <= 2 and getattr(P.dtype, "kind", "f") in "fiub"
+    if by == "weight" or not (numbers and mu.kernel.has_density):  # categories, angles, ...
+        heights = W if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(P)))
+        found = take(P, np.argmax(heights, axis=1))
         return first_point(found) if mu._single else found
     X = to_numpy(mu.vectors)
     return mu._answer(np.stack([_peak(X, w, starts, bandwidth) for w in W]))
 
 
-def _peak(X: Floats, w: Floats, starts: int, bandwidth: float | Array | None) -> Floats:
+def _peak(X: Floats, w: Floats, starts: int, bandwidth: Bandwidth) -> Floats:
     """Highest peak (d,) of sum_i w_i k(x, x_i), w >= 0, that mean shift finds from the starts."""
-    h = silverman(X, w) if bandwidth is None else bandwidths(bandwidth, X.shape[1])
+    h = _chosen(bandwidth, X, w)
     kernel = Gaussian(tuple(h))
     heavy = X[np.argsort(-w)[:MODE_CANDIDATES]]
     x = heavy[np.argsort(-(kernel(heavy, X) @ w))[:starts]]
@@ -113,18 +124,51 @@ def _peak(X: Floats, w: Floats, starts: int, bandwidth: float | Array | None) ->
     return np.asarray(x[np.argmax(kernel(x, X) @ w)])
 
 
-def has_density(points: Points, kernel: Kernel) -> bool:
-    """Whether points are numbers or vectors of numbers, and not angles or categories."""
-    return bool(
-        kernel.has_density
-        and is_array_api_obj(points)
-        and points.ndim <= 2
-        and getattr(points.dtype, "kind", "f") in "fiub"
-    )
-
-
 def first_point(points: Points) -> Points:
     """Return the first of several points; of a joint variable, the first of every part."""
     if isinstance(points, dict):
         return {part: first_point(rows) for part, rows in points.items()}
     return points[0]
+
+
+def sample(mu: Weighted, m: int, rng: Rng, method: Method, bandwidth: Bandwidth) -> Points:
+    """Herd m of the embedding's points, or draw m points independently and smooth them."""
+    if not isinstance(m, int | np.integer) or m < 1:
+        raise ValueError(f"the number of draws must be at least 1, got {m}")
+    if method not in ("herding", "iid"):
+        raise ValueError(f"method must be 'herding' or 'iid', got {method!r}")
+    if method == "iid":
+        return _independent(mu, m, as_generator(rng), bandwidth)
+    if bandwidth is not None:
+        raise ValueError("herding does not smooth; bandwidth goes with method='iid'")
+    values = np.atleast_2d(to_numpy(mu.normalized()(mu.points)))
+    rows = Gram.by_rows(mu.kernel, mu.points, products=False)
+    return _picked(mu, np.stack([greedy(rows, row, m)[0] for row in values]))
+
+
+def _independent(mu: Weighted, m: int, rng: np.random.Generator, bandwidth: Bandwidth) -> Points:
+    W, P = mu.valid_weights(), mu.points
+    drawn = _picked(mu, np.stack([rng.choice(len(w), size=m, p=w / w.sum()) for w in W]))
+    vector = is_array_api_obj(P) and P.ndim == 2
+    if not vector or not namespace(P).isdtype(P.dtype, "real floating"):  # categories, matrices
+        return drawn
+    if bandwidth is not None and not np.any(bandwidth):
+        return drawn
+    X = np.asarray(to_numpy(P), dtype=float)
+    members = to_numpy(drawn).astype(float).reshape(len(W), m, -1)
+    moved = [keep_covariance(y, (X, w), bandwidth, rng) for y, w in zip(members, W, strict=True)]
+    return like(moved[0] if mu._single else np.stack(moved), P)
+
+
+def _picked(mu: Weighted, picks: Ints) -> Points:
+    """Points at indices (batch, m): (m, ...), or (batch, m, ...) for a batch."""
+    return take(mu.points, picks[0]) if mu._single else _take_rows(mu.points, picks)
+
+
+def _take_rows(points: Points, picks: Ints) -> Points:
+    if isinstance(points, Mapping):
+        return {name: _take_rows(part, picks) for name, part in points.items()}
+    if not is_array_api_obj(points):
+        return [take(points, row) for row in picks]
+    flat = take(points, picks.ravel())
+    return namespace(flat).reshape(flat, (*picks.shape, *points.shape[1:]))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Rng, as_generator, to_numpy
+from kernelbayes.embedding.density import sample
 from kernelbayes.embedding.mean import Weighted
-from kernelbayes.embedding.sampling import sample
 from kernelbayes.points import Points
 from kernelbayes.tables import Table, as_frame
+
+if TYPE_CHECKING:
+    from kernelbayes.embedding.decoding import Decoding
 
 
 def to_frame(mu: Weighted) -> Any:
@@ -36,35 +39,27 @@ def to_arviz(mu: Weighted, draws: int, rng: Rng, bandwidth: float | Array | None
         raise ImportError("this needs ArviZ: pip install 'kernelbayes[arviz]'") from error
     generator = as_generator(rng)
     members = [mu] if mu._single else list(mu)  # type: ignore[call-overload]
-    drawn = [
-        named_columns(sample(one, draws, generator, "iid", bandwidth), mu.names) for one in members
-    ]
-    posterior = {
-        name: (
-            drawn[0][name][None]
-            if mu._single
-            else np.stack([columns[name] for columns in drawn], axis=1)[None]
-        )
-        for name in drawn[0]
-    }
+    draw = [sample(member, draws, generator, "iid", bandwidth) for member in members]
+    drawn = [named_columns(points, mu.names) for points in draw]
+    posterior = {name: np.stack([c[name] for c in drawn], axis=1)[None] for name in drawn[0]}
+    if mu._single:
+        posterior = {name: column[:, :, 0] for name, column in posterior.items()}
     if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before ArviZ 1.0
         return arviz.from_dict(posterior=posterior)
     return arviz.from_dict({"posterior": posterior})
 
 
-def summary(
-    names: tuple[str, ...] | None, level: float, mean: Array, sd: Array, median: Array, ends: Array
-) -> Table:
-    """Table of answers (d,) or (m, d), ends (d, 2) or (m, d, 2): a row for each coordinate."""
+def summary(mu: Decoding, level: float) -> Table:
+    """Mean, standard deviation, median and interval: a row for each coordinate and member."""
+    ends = to_numpy(mu.interval(level))  # (..., d, 2)
+    columns = [to_numpy(a)[..., None] for a in (mu.mean(), mu.std(), mu.median())]
+    found = np.concatenate([*columns, ends], axis=-1)
+    labels = coordinate_names(mu.names, found.shape[-2])
     low, high = (f"{50.0 * share:.3g}%" for share in (1.0 - level, 1.0 + level))
-    found = np.concatenate([to_numpy(a)[..., None] for a in (mean, sd, median)], axis=-1)
-    found = np.concatenate([found, to_numpy(ends)], axis=-1)
-    labels = coordinate_names(names, found.shape[-2])
+    titles = ("mean", "sd", "median", low, high)
     table = Table()
     for *member, j in np.ndindex(*found.shape[:-1]):
-        row = dict(
-            zip(("mean", "sd", "median", low, high), found[*member, j].tolist(), strict=True)
-        )
+        row = dict(zip(titles, found[*member, j].tolist(), strict=True))
         table.append({**({"member": member[0]} if member else {}), "variable": labels[j], **row})
     return table
 

@@ -1,18 +1,23 @@
-"""Mean elements: what stands for a distribution in an RKHS, and weighted samples that do so."""
+"""Mean elements: what stands for a distribution in an RKHS, and weighted samples that do so.
+
+Weights may be negative. :mod:`kernelbayes.embedding.regions` says how they are made a distribution.
+"""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from kernelbayes.arrays import (
     Array,
+    Bools,
     Floats,
+    NumericalWarning,
     as_vectors,
     epsilon,
     like,
@@ -21,9 +26,19 @@ from kernelbayes.arrays import (
     to_numpy,
     transpose,
 )
-from kernelbayes.embedding.simplex import Validity, closest, probabilities, validity
+from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, sum_over_rows, take
+
+Kind = Literal["projected", "rearranged", "clipped", "raw"]
+Validity = bool | Kind
+KINDS: tuple[Kind, ...] = ("projected", "rearranged", "clipped", "raw")
+# Weights that sum to less than LEAST_MASS say nothing: to divide by their sum magnifies rounding
+# errors, which are about 1e-16 times the condition number, up to 1e8 with automatic ridges. Weights
+# of both signs whose sum is below LEAST_SHARE of their absolute sum nearly cancel: what is left is
+# mostly the error of the estimate that they came from.
+LEAST_MASS = 1e-8
+LEAST_SHARE = 1e-3
 
 
 class MeanElement(ABC):
@@ -71,8 +86,6 @@ class Weighted(MeanElement):
 
     __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
 
-    # --- as a measure -----------------------------------------------------------------------------
-
     @property
     def mass(self) -> Array:
         """Sum of the weights, 0-d for one embedding and (m,) for a batch."""
@@ -89,8 +102,7 @@ class Weighted(MeanElement):
     def negative(self) -> Array:
         """Share of negative weight: sum of ``|w_i|`` over w_i < 0, relative to all."""
         xp = namespace(self.weights)
-        sizes = xp.abs(self.weights)
-        total = xp.sum(sizes, axis=-1)
+        total = xp.sum(xp.abs(self.weights), axis=-1)
         share = 0.5 * (total - self.mass) / xp.where(total > 0, total, xp.ones_like(total))
         return xp.clip(share, 0.0, 1.0)
 
@@ -112,13 +124,28 @@ class Weighted(MeanElement):
 
         With "rearranged" they may still be negative: what is sorted is their distribution function.
         """
-        return probabilities(self._rows, validity(valid), lambda: self._closest)
+        kind = validity(valid)
+        if kind == "projected":
+            return self._closest
+        W = np.maximum(self._rows, 0.0) if kind == "clipped" else self._rows
+        sums = W.sum(axis=1)
+        nothing = sums <= 0 if kind == "clipped" else lost(W)
+        if nothing.any():
+            told = f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from"
+            told += " the sample?); all points count alike there"
+            warnings.warn(told, NumericalWarning, stacklevel=3)
+        found = W / np.where(nothing, 1.0, sums)[:, None]
+        found[nothing] = 1.0 / W.shape[1]
+        # Weights that nearly cancel (an effective sample size below one) have a distribution
+        # function that is all noise.
+        noise = np.einsum("ij,ij->i", found, found) > 1.0 + 1e-9
+        if kind == "rearranged" and noise.any():
+            found = np.where(noise[:, None], self._closest, found)
+        return np.asarray(found)
 
     def with_diagnostics(self, diagnostics: Any) -> Self:
         """Return the same embedding with diagnostics attached."""
         return replace(self, diagnostics=diagnostics)
-
-    # --- as a function ----------------------------------------------------------------------------
 
     def __call__(self, X: PointsLike) -> Array:
         """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
@@ -127,13 +154,11 @@ class Weighted(MeanElement):
         """
         X = self.kernel.points(X)
         self.kernel.check_pair(X, self.points)
-        if self.kernel.finite:
-            over = transpose(self.features)
-            values = (self.kernel.features(block) @ over for block in _blocks(X, self.features))
-        else:
-            over = transpose(self.weights)
-            values = (self.kernel(block, self.points) @ over for block in _blocks(X, self.weights))
-        return transpose(namespace(self.weights).concat(list(values), axis=0))
+        k, finite = self.kernel, self.kernel.finite
+        over = transpose(self.features if finite else self.weights)
+        blocks = [take(X, rows) for rows in row_blocks(count(X), int(over.shape[0]))]
+        values = [(k.features(part) if finite else k(part, self.points)) @ over for part in blocks]
+        return transpose(namespace(self.weights).concat(values, axis=0))
 
     @cached_property
     def features(self) -> Array:
@@ -163,8 +188,6 @@ class Weighted(MeanElement):
             return xp.sum(self.features**2, axis=-1)
         return xp.sum(self.weights * self(self.points), axis=-1)
 
-    # --- arithmetic -------------------------------------------------------------------------------
-
     def _reweighted(self, weights: Array) -> Self:
         return replace(self, weights=weights, diagnostics=None)  # they were of other weights
 
@@ -188,8 +211,6 @@ class Weighted(MeanElement):
     @abstractmethod
     def __add__(self, other: Self) -> Self:
         """Sum of two measures."""
-
-    # --- shapes of answers ------------------------------------------------------------------------
 
     @property
     def vectors(self) -> Array:
@@ -215,6 +236,21 @@ class Weighted(MeanElement):
         return answer[()] if isinstance(answer, np.ndarray) else answer  # a number, not 0-d
 
 
+def validity(valid: Validity, default: Kind = "projected") -> Kind:
+    """Name of a way to make answers valid; True is a question's default, False the raw weights."""
+    if isinstance(valid, bool | np.bool_):
+        return default if valid else "raw"
+    if valid not in KINDS:
+        raise ValueError(f"valid must be True, False or one of {KINDS}, got {valid!r}")
+    return valid
+
+
+def lost(W: Floats) -> Bools:
+    """Which rows (m,) of weights (m, n) sum to nothing, or nearly cancel."""
+    sums, sizes = W.sum(axis=1), np.abs(W).sum(axis=1)
+    return np.asarray(~((sums > LEAST_SHARE * sizes) & (sums > LEAST_MASS)))
+
+
 def vectors(points: Points) -> Array:
     """Points (n, d); a TypeError for points of another space."""
     try:
@@ -236,8 +272,3 @@ def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
             f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
             "embed both with the same kernel"
         )
-
-
-def _blocks(X: Points, over: Array) -> Iterator[Points]:
-    for rows in row_blocks(count(X), int(over.shape[-1])):
-        yield take(X, rows)

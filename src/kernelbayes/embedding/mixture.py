@@ -7,9 +7,7 @@ Under a Gaussian kernel with H = diag(bandwidth^2) the inner product of two norm
 
 and a point is a normal distribution with S = 0. So the squared distance between a mixture and a
 weighted sample, and its gradient, cost O(n K) for K components (Song et al. 2008, McCalman et al.
-2013). It is minimised over means, Cholesky factors of the covariances and softmax weights by
-L-BFGS from several starts. Negative weights of the embedding need no repair: the mixture is a
-probability.
+2013). L-BFGS minimises it over means, Cholesky factors of the covariances and softmax weights.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from sklearn.cluster import kmeans_plusplus
 from kernelbayes.arrays import Floats, Ints, Rng, as_generator, as_vectors, to_numpy
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.gram.lapack import cholesky, inverse_and_log_det, solve
-from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels import Gaussian
 from kernelbayes.points import PointsLike
 
 Covariance = Literal["full", "diagonal"]
@@ -58,10 +56,8 @@ class Mixture:
         """Return the mixture of one member of a batch."""
         if self.weights.ndim == 1:
             raise TypeError("this is one mixture, not a batch of them")
-        weights, means, covariances = self.weights, self.means, self.covariances
-        return Mixture(
-            weights[index], means[index], covariances[index], np.asarray(self.distance)[index]
-        )
+        parts = self.weights, self.means, self.covariances, np.asarray(self.distance)
+        return Mixture(*(part[index] for part in parts))
 
     def density(self, X: PointsLike) -> Floats:
         """Density at points X (k, d), shape (k,); (m, k) for a batch."""
@@ -70,8 +66,7 @@ class Mixture:
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} coordinates, the mixture has {d}")
         L = cholesky(self.covariances)
-        differences = np.swapaxes(X - self.means[..., None, :], -1, -2)  # (..., K, d, k)
-        scaled = solve(L, differences)
+        scaled = solve(L, np.swapaxes(X - self.means[..., None, :], -1, -2))  # (..., K, d, k)
         log_volume = np.log(np.einsum("...jj->...j", L)).sum(axis=-1) + 0.5 * d * np.log(2 * np.pi)
         heights = np.exp(-0.5 * np.sum(scaled**2, axis=-2) - log_volume[..., None])
         return np.asarray(np.einsum("...k,...kx->...x", self.weights, heights))
@@ -92,7 +87,14 @@ def mixture(
 ) -> Mixture:
     """Gaussian mixture closest to an embedding divided by its mass, in RKHS distance."""
     X = np.asarray(to_numpy(mu.vectors), dtype=float)
-    h = _bandwidths(mu.kernel, X.shape[1])
+    bandwidth = mu.kernel.exact.gaussian_bandwidth
+    if bandwidth is None:
+        raise TypeError(
+            f"the closed form of a mixture needs a Gaussian kernel, got {mu.kernel!r}; embed the "
+            "same weighted sample with one: embed(mu.points, Gaussian.median(mu.points), "
+            "mu.weights)"
+        )
+    h = np.broadcast_to(np.asarray(bandwidth, dtype=float), X.shape[1])
     if not 1 <= components <= len(X):
         raise ValueError(f"components must lie between 1 and {len(X)}, got {components}")
     if starts < 1:
@@ -101,7 +103,7 @@ def mixture(
         raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
     generator = as_generator(rng)
     fits = [
-        fit_mixture(X / h, w, v, components, generator, covariance, starts)
+        _fit(X / h, w, v, components, generator, covariance, starts)
         for w, v in zip(mu.valid_weights("raw"), mu.valid_weights(), strict=True)
     ]
     weights, means, covariances, distances = map(np.stack, zip(*fits, strict=True))
@@ -109,43 +111,24 @@ def mixture(
     return batch[0] if mu._single else batch
 
 
-def _bandwidths(kernel: Kernel, d: int) -> Floats:
-    bandwidth = kernel.exact.gaussian_bandwidth
-    if bandwidth is not None:
-        return np.broadcast_to(np.asarray(bandwidth, dtype=float), d)
-    raise TypeError(
-        f"the closed form of a mixture needs a Gaussian kernel, got {kernel!r}; embed the same "
-        "weighted sample with one: embed(mu.points, Gaussian.median(mu.points), mu.weights)"
-    )
-
-
-def fit_mixture(
-    X: Floats,
-    w: Floats,
-    valid: Floats,
-    components: int,
-    rng: np.random.Generator,
-    covariance: Covariance = "full",
-    starts: int = 4,
-) -> tuple[Floats, Floats, Floats, float]:
+def _fit(
+    X: Floats, w: Floats, valid: Floats, K: int, rng: np.random.Generator, covariance: Covariance,
+    starts: int,
+) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
     """Weights, means, covariances and distance of the mixture closest to a weighted sample.
 
-    X (n, d) in units of the bandwidth, w (n,) its weights, ``valid`` (n,) those that starts are
-    drawn by.
+    X (n, d) in units of the bandwidth, w (n,) its weights; starts are drawn by ``valid`` (n,).
     """
     used = (w != 0) | (valid > 0)
     X, w, valid = X[used], w[used], valid[used]
     squared_norm = float(w @ Gaussian(1.0)(X) @ w)
+    settings = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 500}}
     searches = [
-        minimize(
-            _loss, _start(X, valid, components, rng, covariance),
-            args=(X, w, components, covariance), jac=True, method="L-BFGS-B",
-            options={"maxiter": 500},
-        )
+        minimize(_loss, _start(X, valid, K, rng, covariance), (X, w, K, covariance), **settings)
         for _ in range(starts)
-    ]  # fmt: skip
+    ]
     best = min(searches, key=lambda found: found.fun)
-    weights, means, L = _unpack(best.x, components, X.shape[1], covariance)
+    weights, means, L = _unpack(best.x, K, X.shape[1], covariance)
     distance = float(np.sqrt(max(squared_norm + best.fun, 0.0)))
     return weights, means, L @ np.swapaxes(L, 1, 2), distance
 
@@ -155,17 +138,13 @@ def _start(
 ) -> Floats:
     """Packed start: means by k-means++, equal weights, the sample's spread over K."""
     # At most as many centres as there are points with weight; more components share them.
-    support = int(np.count_nonzero(v))
+    centres = min(K, int(np.count_nonzero(v)))
     seed = int(rng.integers(2**31))
-    means, _ = kmeans_plusplus(X, min(K, support), sample_weight=v, random_state=seed)
+    means, _ = kmeans_plusplus(X, centres, sample_weight=v, random_state=seed)
     means = np.resize(means, (K, X.shape[1]))
     spread = np.sqrt(np.maximum(v @ (X - v @ X) ** 2, 1e-4)) / K
     means = means + 0.1 * spread * rng.normal(size=means.shape)
-    d = X.shape[1]
-    L = np.zeros((K, d, d))
-    index = np.arange(d)
-    L[:, index, index] = np.log(spread)
-    return _pack(np.zeros(K), means, L, covariance)
+    return _pack(np.zeros(K), means, np.tile(np.diag(np.log(spread)), (K, 1, 1)), covariance)
 
 
 def _pack(logits: Floats, means: Floats, L: Floats, covariance: Covariance) -> Floats:
@@ -201,12 +180,8 @@ def _loss(
     G, own_m, own_C = _normals(m[:, None, :] - m[None], np.eye(d) + S[:, None] + S[None])
     grad_p = 2.0 * (G @ p - cross)
     grad_m = 2.0 * p[:, None] * (np.einsum("kld,l->kd", own_m, p) - np.einsum("knd,n->kd", at_m, w))
-    grad_S = (
-        2.0
-        * p[:, None, None]
-        * (np.einsum("klde,l->kde", own_C, p) - np.einsum("knde,n->kde", at_C, w))
-    )
-    grad_L = 2.0 * grad_S @ L
+    grad_S = np.einsum("klde,l->kde", own_C, p) - np.einsum("knde,n->kde", at_C, w)
+    grad_L = 4.0 * p[:, None, None] * grad_S @ L
     index = np.arange(d)
     grad_L[:, index, index] *= L[:, index, index]  # of the logarithm
     gradient = _pack(p * (grad_p - p @ grad_p), grad_m, grad_L, covariance)
@@ -214,13 +189,10 @@ def _loss(
 
 
 def _normals(differences: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
-    """|C|^(-1/2) exp(-D^T C^-1 D / 2) for D (k, n, d), C (k, n or 1, d, d), with gradients.
-
-    Returns values (k, n), gradients in D (k, n, d) and in C (k, n, d, d).
-    """
+    """|C|^(-1/2) exp(-D^T C^-1 D / 2) for D (k, n, d), C (k, n or 1, d, d) and gradients."""
     inverse, log_det = inverse_and_log_det(C)
-    a = np.einsum("knde,kne->knd", np.broadcast_to(inverse, (*differences.shape, C.shape[-1])),
-                  differences)  # fmt: skip
+    inverses = np.broadcast_to(inverse, (*differences.shape, C.shape[-1]))
+    a = np.einsum("knde,kne->knd", inverses, differences)
     g = np.exp(-0.5 * np.einsum("knd,knd->kn", a, differences) - 0.5 * log_det)
     at_C = 0.5 * g[..., None, None] * (a[..., :, None] * a[..., None, :] - inverse)
     return g, -g[..., None] * a, at_C

@@ -21,8 +21,8 @@ def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array)
             f"f must give one value per point, shape ({n}, ...), got {tuple(values.shape)}"
         )
     xp = namespace(values)
-    result = weights @ xp.reshape(values, (n, -1))
-    return xp.reshape(result, (*weights.shape[:-1], *values.shape[1:]))
+    found = weights @ xp.reshape(values, (n, -1))
+    return xp.reshape(found, (*weights.shape[:-1], *values.shape[1:]))
 
 
 def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | Array) -> Array:
@@ -40,13 +40,6 @@ def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | A
     return f.norm() * xp.sqrt(xp.clip(squared, min=0.0))
 
 
-def moment(X: Array, weights: Array, k: int) -> Array:
-    """Raw moment of order k of each coordinate of X (n, d), shape (d,)."""
-    if k < 1:
-        raise ValueError(f"the order of a moment must be at least 1, got {k}")
-    return weights @ X**k
-
-
 def covariance(mu: Weighted) -> Array:
     """Covariance matrix (d, d) of the weights divided by their sum, or of those of ``valid()``."""
     X, w = mu.vectors, mu.weights
@@ -57,14 +50,6 @@ def covariance(mu: Weighted) -> Array:
         w = w / xp.sum(w, axis=-1, keepdims=True)
     X = X - xp.mean(X, axis=0)
     n, d = X.shape
-    pairs = xp.reshape(X[:, :, None] * X[:, None, :], (n, d * d))
-    second = xp.reshape(w @ pairs, (*w.shape[:-1], d, d))
+    second = w @ xp.reshape(X[:, :, None] * X[:, None, :], (n, d * d))
     centre = w @ X
-    return second - centre[..., :, None] * centre[..., None, :]
-
-
-def deviations(cov: Array) -> Array:
-    """Return the standard deviations (..., d) of covariance matrices (..., d, d)."""
-    xp = namespace(cov)
-    variances = xp.linalg.diagonal(cov)
-    return xp.sqrt(xp.clip(variances, min=0.0))  # only rounding can make it negative
+    return xp.reshape(second, (*w.shape[:-1], d, d)) - centre[..., :, None] * centre[..., None, :]

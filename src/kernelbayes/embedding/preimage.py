@@ -3,11 +3,10 @@ r"""Pre-images: the point whose embedding is closest to a given one.
 .. math:: \min_y |k(\cdot, y) - \mu|^2 \quad \Longleftrightarrow \quad
           \max_y \; 2 \mu(y) - k(y, y)
 
-The search starts at the best of the embedding's own points (or of given candidates) and never ends
-below it. A Gaussian kernel has the fixed-point iteration of Mika et al. (1999); other smooth
-kernels on vectors are climbed by a quasi-Newton method with gradients by central differences, all
-members of a batch at once; kernels with kinks and kernels on structured spaces stop at the best
-candidate.
+The search starts at the best of the embedding's own points and never ends below it. A Gaussian
+kernel has the fixed-point iteration of Mika et al. (1999); other smooth kernels on vectors are
+climbed by a quasi-Newton method with gradients by central differences, all members of a batch at
+once; kernels with kinks and kernels on structured spaces stop at the best of the points.
 """
 
 from __future__ import annotations
@@ -39,49 +38,36 @@ def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
     found = take(Y, np.atleast_1d(np.argmax(to_numpy(heights), axis=-1)))
     if candidates is None and not isinstance(found, dict | list) and kernel.is_smooth:
         X, start = (np.asarray(to_numpy(p), dtype=float) for p in (mu.points, found))
-        found = like(_climb(kernel, X, mu._rows, start), mu.weights)
+        if kernel.gaussian_bandwidth is not None:
+            best = _fixed_point(kernel, X, mu._rows, start)
+        else:
+            scale = X.std(axis=0)
+            best = ascend(_objective(kernel, X, mu._rows), start, np.where(scale > 0, scale, 1.0))
+        found = like(best, mu.weights)
     return first_point(found) if mu._single else found
-
-
-def _climb(kernel: Kernel, X: Floats, W: Floats, start: Floats) -> Floats:
-    """Better points (m, d) than the starts."""
-    if kernel.gaussian_bandwidth is not None:
-        return _fixed_point(X, W, kernel, start, 1e-10 * float(np.max(kernel.gaussian_bandwidth)))
-    scale = X.std(axis=0)
-    return ascend(_objective(kernel, X, W), start, np.where(scale > 0, scale, 1.0))
 
 
 def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
     """Return 2 mu_i(y) - k(y, y) as a function of rows i (q,) and points y (q, p, d): (q, p)."""
-    if kernel.finite:
-        means = W @ to_numpy(kernel.features(X))
+    over = W @ to_numpy(kernel.features(X)) if kernel.finite else W
 
-        def with_features(rows: Ints, y: Floats) -> Floats:
-            F = to_numpy(kernel.features(y.reshape(-1, y.shape[-1])))
-            F = F.reshape(*y.shape[:2], -1)
-            values = 2.0 * np.einsum("qpr,qr->qp", F, means[rows])
-            return np.asarray(values - np.einsum("qpr,qpr->qp", F, F))
-
-        return with_features
-
-    def with_kernel(rows: Ints, y: Floats) -> Floats:
+    def objective(rows: Ints, y: Floats) -> Floats:
         q, p, d = y.shape
         values = np.empty((q, p))
-        for block in row_blocks(q, p * len(X)):
+        for block in row_blocks(q, p * over.shape[1]):
             flat = y[block].reshape(-1, d)
-            K = to_numpy(kernel(flat, X)).reshape(-1, p, len(X))
-            values[block] = 2.0 * np.einsum("qpn,qn->qp", K, W[rows[block]])
-            values[block] -= to_numpy(kernel.diag(flat)).reshape(-1, p)
+            K = to_numpy(kernel.features(flat) if kernel.finite else kernel(flat, X))
+            heights = np.einsum("qpn,qn->qp", K.reshape(-1, p, over.shape[1]), over[rows[block]])
+            values[block] = 2.0 * heights - to_numpy(kernel.diag(flat)).reshape(-1, p)
         return values
 
-    return with_kernel
+    return objective
 
 
 def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) -> Floats:
-    """Maximise a function of each row's point by BFGS, all rows (m, d) at once.
+    """Maximise a function of each row's point (m, d) by BFGS, all rows at once.
 
-    ``objective(rows, y)`` gives values (q, p) at points y (q, p, d). Steps are accepted only if
-    they go up by more than rounding, so that no row ends below its start.
+    Steps must go up by more than rounding, so that no row ends below its start.
     """
     m, d = start.shape
     offsets = DIFFERENCE * np.concatenate([np.eye(d), -np.eye(d)])
@@ -112,14 +98,9 @@ def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) 
 
 
 def _backtrack(
-    objective: Objective,
-    rows: Ints,
-    y: Floats,
-    top: Floats,
-    direction: Floats,
-    slope: Floats,
+    objective: Objective, rows: Ints, y: Floats, top: Floats, direction: Floats, slope: Floats,
     scale: Floats,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """Move rows of y uphill by a fraction 1, 1/4, ... of their directions; returns the moves."""
     moves = np.zeros_like(direction)
     left = np.flatnonzero(slope > 0)
@@ -150,10 +131,9 @@ def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
     return np.where(good[:, None, None], new, H)
 
 
-def _fixed_point(
-    X: Floats, W: Floats, kernel: Kernel, starts: Floats, still: float, steps: int = 200
-) -> Floats:
+def _fixed_point(kernel: Kernel, X: Floats, W: Floats, starts: Floats, steps: int = 200) -> Floats:
     """Maximise sum_i w_i k(y, x_i) for each row of W at once; never below the start."""
+    still = 1e-10 * float(np.max(np.asarray(kernel.gaussian_bandwidth)))
     best = starts.copy()
     top = np.full(len(W), -np.inf)
     y, rows = starts.copy(), np.arange(len(W))

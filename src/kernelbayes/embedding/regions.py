@@ -31,8 +31,7 @@ from typing import Literal
 import numpy as np
 
 from kernelbayes.arrays import Array, Floats, as_array, as_vectors, to_numpy
-from kernelbayes.embedding.mean import vectors
-from kernelbayes.embedding.simplex import Kind
+from kernelbayes.embedding.mean import Kind, vectors
 from kernelbayes.points import Points, PointsLike
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
@@ -66,9 +65,8 @@ def _truth_values(values: Array, n: int) -> Floats:
     inside = np.asarray(to_numpy(as_array(values)), dtype=float)
     inside = inside[:, 0] if inside.ndim == 2 and inside.shape[1] == 1 else inside
     if inside.shape != (n,):
-        raise ValueError(
-            f"a predicate must give one truth value per point, shape ({n},), got {inside.shape}"
-        )
+        shapes = f"shape ({n},), got {inside.shape}"
+        raise ValueError(f"a predicate must give one truth value per point, {shapes}")
     if not np.all((inside == 0) | (inside == 1)):
         raise ValueError("a predicate must give truth values; for a function use expect(f)")
     return inside
@@ -135,10 +133,8 @@ def rearranged(F: Floats) -> Floats:
 
 
 def interpolate(x: Floats, F: Floats, levels: Floats) -> Floats:
-    """Quantiles of a monotone F, interpolated between the points x where it rises.
-
-    Points at either end that carry no mass to speak of are left out: nothing leads there.
-    """
+    """Quantiles of a monotone F, interpolated between the points x where it rises."""
+    # Points at either end that carry no mass to speak of are left out: nothing leads there.
     inside = slice(np.searchsorted(F, ROUNDING, side="right"), np.searchsorted(F, 1.0 - ROUNDING))
     if inside.stop - inside.start < 2:
         middle = min(int(np.searchsorted(F, 0.5)), len(x) - 1)

@@ -1,19 +1,15 @@
-r"""Weights that are a distribution: four ways, and the projection on the simplex.
-
-Weights w of an embedding may be negative. :mod:`kernelbayes.embedding.regions` says which way which
-question takes. The closest probability weights v in RKHS distance solve
+r"""Projection on the simplex: the probability weights v closest to weights w in RKHS distance.
 
 .. math:: \min_v \tfrac12 |F^\top (v - w)|^2 + \tfrac\rho2 |v - w|^2
           \quad \text{with } v \ge 0, \; \textstyle\sum_i v_i = 1
 
-with F (n, r) features of the points, so that the first term is half the squared RKHS distance. The
-small rho makes the answer unique where the features say nothing.
+with F (n, r) features of the points: the first term is half the squared RKHS distance. The small
+rho makes the answer unique where the features say nothing.
 
 The dual has only r variables u = F^T (v - w): given u, ``v = max(0, w - F u / rho - t)`` with t
 such that v sums to one. Its optimality condition ``u = F^T (v(u) - w)`` is piecewise linear, and
 Newton's method with a line search ends at the solution to working precision; a step costs O(n r^2).
-A large rho is easy, so the method starts there and follows the solution to the small one: 10 to 50
-steps in all, whatever n.
+A large rho is easy: the method starts there and follows the solution, 10 to 50 steps in all.
 
 >>> import numpy as np
 >>> from kernelbayes.embedding.simplex import project_simplex
@@ -24,8 +20,6 @@ array([[0.5, 0.5, 0. ]])
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
@@ -43,16 +37,6 @@ from kernelbayes.gram.lapack import solve
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
 
-Kind = Literal["projected", "rearranged", "clipped", "raw"]
-Validity = bool | Kind
-KINDS: tuple[Kind, ...] = ("projected", "rearranged", "clipped", "raw")
-
-# Weights that sum to less than LEAST_MASS say nothing: to divide by their sum magnifies rounding
-# errors, which are about 1e-16 times the condition number, up to 1e8 with automatic ridges. Weights
-# of both signs whose sum is below LEAST_SHARE of their absolute sum nearly cancel: what is left is
-# mostly the error of the estimate that they came from.
-LEAST_MASS = 1e-8
-LEAST_SHARE = 1e-3
 # Rank and relative trace error of the features in which weights are projected: a Newton step costs
 # O(n r^2), and what 300 features miss counts as a multiple of the identity.
 PROJECTION_RANK = 300
@@ -61,47 +45,10 @@ PROJECTION_TOLERANCE = 1e-8
 # need be solved only roughly.
 PATH = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 PATH_TOLERANCE = 1e-3
+# The optimality condition holds to this at the end, relative to the size of the features: a few
+# thousand roundings. STEPS, for each rho, is twice what the whole path takes.
+TOLERANCE, STEPS = 1e-12, 100
 PRODUCT_ENTRIES = BLOCK_ENTRIES  # of the (n, r^2) products of features, 32 MB
-
-
-def validity(valid: Validity, default: Kind = "projected") -> Kind:
-    """Name of a way to make answers valid; True is a question's default, False the raw weights."""
-    if isinstance(valid, bool | np.bool_):
-        return default if valid else "raw"
-    if valid not in KINDS:
-        raise ValueError(f"valid must be True, False or one of {KINDS}, got {valid!r}")
-    return valid
-
-
-def lost(W: Floats) -> Bools:
-    """Which rows (m,) of weights (m, n) sum to nothing, or nearly cancel."""
-    sums, sizes = W.sum(axis=1), np.abs(W).sum(axis=1)
-    return np.asarray(~((sums > LEAST_SHARE * sizes) & (sums > LEAST_MASS)))
-
-
-def probabilities(W: Floats, kind: Kind, projected: Callable[[], Floats]) -> Floats:
-    """Rows of W (m, n) made to sum to one; ``projected`` gives the closest probabilities."""
-    if kind == "projected":
-        return projected()
-    W = np.maximum(W, 0.0) if kind == "clipped" else W
-    sums = W.sum(axis=1)
-    nothing = sums <= 0 if kind == "clipped" else lost(W)
-    if nothing.any():
-        warnings.warn(
-            f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from the "
-            "sample?); all points count alike there",
-            NumericalWarning,
-            stacklevel=4,
-        )
-    found = W / np.where(nothing, 1.0, sums)[:, None]
-    found[nothing] = 1.0 / W.shape[1]
-    if kind == "rearranged":
-        # Weights that nearly cancel (an effective sample size below one) have a distribution
-        # function that is all noise.
-        noise = np.einsum("ij,ij->i", found, found) > 1.0 + 1e-9
-        if noise.any():
-            found = np.where(noise[:, None], projected(), found)
-    return np.asarray(found)
 
 
 def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
@@ -112,31 +59,15 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
     rank = min(PROJECTION_RANK, W.shape[1])
     gram = Gram.of(kernel, points, rank=rank, tol=PROJECTION_TOLERANCE, rng=0, double=True)
     error = gram.error if isinstance(gram, LowRank) else 0.0
-    missed = error * float(np.mean(gram.diag))
-    return project_simplex(gram.factor, W, missed)
+    return project_simplex(gram.factor, W, error * float(np.mean(gram.diag)))
 
 
-def project_simplex(
-    F: Floats, weights: Floats, missed: float = 0.0, steps: int = 100, tol: float = 1e-12
-) -> Floats:
+def project_simplex(F: Floats, weights: Floats, missed: float = 0.0) -> Floats:
     """Rows of weights (m, n) moved to the simplex, closest in the distance of features F (n, r).
 
-    Parameters
-    ----------
-    F : array (n, r)
-    weights : array (m, n)
-    missed : float
-        Average of k(x_i, x_i) that the features miss. What they miss counts as a multiple of the
-        identity, which a Gram matrix is near where few features do not suffice: narrow kernels.
-    steps : int
-        Newton steps at most.
-    tol : float
-        Stop when the optimality condition holds to this, relative to the size of the features.
-
-    Returns
-    -------
-    array (m, n)
-        Not negative, each row sums to one.
+    ``missed`` is the average of k(x_i, x_i) that the features miss. What they miss counts as a
+    multiple of the identity, which a Gram matrix is near where few features do not suffice: narrow
+    kernels.
     """
     n, r = F.shape
     with threads_for(2.0 * F.size * len(weights)):
@@ -145,37 +76,33 @@ def project_simplex(
         small = n * r * r <= PRODUCT_ENTRIES
         products = (F[:, :, None] * F[:, None, :]).reshape(n, -1) if small else None
         rows = [weights[block] for block in row_blocks(len(weights), n)]
-        return np.concatenate([_project(F, W, largest, missed, products, steps, tol) for W in rows])
+        return np.concatenate([_project(F, W, largest, missed, products) for W in rows])
 
 
 def _project(
-    F: Floats, W: Floats, largest: float, missed: float, products: Floats | None, steps: int,
-    tol: float,
-) -> Floats:  # fmt: skip
+    F: Floats, W: Floats, largest: float, missed: float, products: Floats | None
+) -> Floats:
     """Rows of W on the simplex: a large rho first, each solution the start for a smaller one."""
     u: Floats = np.zeros((len(W), F.shape[1]))
     v, error = W, np.inf
     for relative in PATH:
-        enough = tol if relative == PATH[-1] else max(tol, PATH_TOLERANCE)
-        u, v, error = _newton(F, W, u, relative * largest + missed, products, steps, enough)
+        tol = TOLERANCE if relative == PATH[-1] else PATH_TOLERANCE
+        u, v, error = _newton(F, W, u, relative * largest + missed, products, tol)
     if error > 1e-6:
-        warnings.warn(
-            f"the projection of weights on the simplex stopped early (optimal to {error:.0e})",
-            NumericalWarning,
-            stacklevel=2,
-        )
+        told = f"the projection of weights on the simplex stopped early (optimal to {error:.0e})"
+        warnings.warn(told, NumericalWarning, stacklevel=2)
     return np.asarray(v / v.sum(axis=1, keepdims=True))  # one to the last digit
 
 
 def _newton(
-    F: Floats, W: Floats, u: Floats, rho: float, products: Floats | None, steps: int, tol: float
+    F: Floats, W: Floats, u: Floats, rho: float, products: Floats | None, tol: float
 ) -> tuple[Floats, Floats, float]:
     """Newton's method on the dual of every row of W at once: u, v and how far from optimal."""
     target = W @ F
     scale = max(float(np.abs(F).max()), 1e-300)
     v, height = _primal(F, W, u, target, rho)
     rows = np.arange(len(W))
-    for _ in range(steps):
+    for _ in range(STEPS):
         gradient = u[rows] - v[rows] @ F + target[rows]
         unsolved = np.abs(gradient).max(axis=1) > tol * scale
         rows, gradient = rows[unsolved], gradient[unsolved]
@@ -194,16 +121,13 @@ def _newton_step(
     r = F.shape[1]
     if products is not None:
         A = active.astype(F.dtype)
-        sizes = A.sum(axis=1)
         sums = A @ F
         H = (A @ products).reshape(-1, r, r)
-        H -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
-        H = H / rho + np.eye(r)
-        return np.asarray(solve(H, gradient[:, :, None])[:, :, 0])
+        H -= sums[:, :, None] * sums[:, None, :] / A.sum(axis=1)[:, None, None]
+        return np.asarray(solve(H / rho + np.eye(r), gradient[:, :, None])[:, :, 0])
     steps = np.empty_like(gradient)
     for i, rows in enumerate(active):
-        centred = F[rows]
-        centred = centred - centred.mean(axis=0)
+        centred = F[rows] - F[rows].mean(axis=0)
         H = centred.T @ centred / rho
         H.flat[:: r + 1] += 1.0
         steps[i] = solve(H, gradient[i])

@@ -13,16 +13,13 @@ S (West 1993), so that mean and covariance stay those of the points:
 The share h is one number, or follows each point's distance to its neighbours, so that dense
 regions stay sharp. With h near one this is the normal density of the sample's mean and covariance;
 with h near zero it is the sample itself. Discrete coordinates are neither shrunk nor smoothed.
-
-Bandwidths come from Silverman's rule (:func:`silverman`) or from leave-one-out likelihood
-(:func:`best_smoothing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -53,9 +50,6 @@ NEGLIGIBLE_MASS = 1e-3
 DRAW_BANDWIDTH = 0.25
 
 
-# --- bandwidths -----------------------------------------------------------------------------------
-
-
 def silverman_factor(w: Floats, d: int) -> float:
     """Silverman's bandwidth in units of the standard deviation, at the effective sample size."""
     ess = max(float(np.sum(w)) ** 2 / float(np.sum(w**2)), 1.0)
@@ -82,14 +76,8 @@ def bandwidths(bandwidth: float | Array, d: int) -> Floats:
     return np.broadcast_to(h, d)
 
 
-# --- draws with a bandwidth per coordinate -------------------------------------------------------
-
-
 def keep_covariance(
-    drawn: Floats,
-    sample: Sample,
-    bandwidth: float | Array | None,
-    rng: np.random.Generator,
+    drawn: Floats, sample: Sample, bandwidth: float | Array | None, rng: np.random.Generator
 ) -> Floats:
     r"""Smooth points (m, d) drawn from a weighted sample without inflating its covariance.
 
@@ -114,16 +102,12 @@ def keep_covariance(
     return np.asarray(mean + a * (drawn - mean) + noise)
 
 
-# --- shares of the sample's own covariance --------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Smoothing:
-    """How much a sample is smoothed.
+    """How much a sample is smoothed: by a share h of its standard deviation.
 
-    ``h`` is the bandwidth as a share of the sample's standard deviation. With ``neighbours`` = k it
-    is that of a typical point; the bandwidth of each point is proportional to the distance to its
-    k-th neighbour.
+    With ``neighbours`` = k that is the share of a typical point; the share of each point is
+    proportional to the distance to its k-th neighbour.
     """
 
     h: float
@@ -147,6 +131,14 @@ class Smoothed:
         blank = cls(points, weights, 0.5, discrete)
         return replace(blank, h=local_shares(blank.whitened, how))
 
+    @property
+    def _free(self) -> Floats:
+        return self.points[:, ~self.discrete]
+
+    @property
+    def _shares(self) -> Floats:
+        return np.broadcast_to(self.h, len(self.weights))
+
     @cached_property
     def mean(self) -> Floats:
         """Mean of the continuous coordinates, (c,)."""
@@ -165,7 +157,7 @@ class Smoothed:
     @cached_property
     def shrink(self) -> float:
         """Factor that moves points towards the mean, to offset the variance smoothing adds."""
-        return float(shrinkage(np.broadcast_to(self.h, len(self.weights)), self.weights))
+        return float(shrinkage(self._shares, self.weights))
 
     @property
     def log_volume(self) -> float:
@@ -173,16 +165,11 @@ class Smoothed:
         c = len(self.factor)
         return float(0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal())))
 
-    @property
-    def _free(self) -> Floats:
-        return self.points[:, ~self.discrete]
-
     def draw(self, m: int, rng: np.random.Generator) -> Floats:
         """Independent draws (m, d)."""
         rows = rng.choice(len(self.weights), size=m, p=self.weights)
-        h = np.broadcast_to(self.h, len(self.weights))[rows][:, None]
         z = self.shrink * self.whitened[rows]
-        z += h * rng.normal(size=z.shape)
+        z += self._shares[rows, None] * rng.normal(size=z.shape)
         drawn = self.points[rows]
         drawn[:, ~self.discrete] = self.mean + z @ self.factor.T
         return drawn
@@ -194,8 +181,8 @@ class Smoothed:
         q2 = np.einsum("ij,ij->i", queries, queries)
         if self.shrink == 0 and not np.any(self.discrete):  # all centres are one: a normal density
             return np.asarray(-0.5 * q2 - self.log_volume)
-        h = np.broadcast_to(self.h, len(used))[used]
-        Z, logs = self.shrink * self.whitened[used], np.log(self.weights[used])
+        h, logs = self._shares[used], np.log(self.weights[used])
+        Z = self.shrink * self.whitened[used]
         squares, twice = np.einsum("ij,ij->i", Z, Z), -2.0 * Z.T
         labels, asked = self.points[used][:, self.discrete], T[:, self.discrete]
         found = np.empty(len(T))
@@ -208,9 +195,8 @@ class Smoothed:
 
     def log_own(self) -> Floats:
         """Log of what each point (n,) adds to the density at itself; all are continuous."""
-        h = np.broadcast_to(self.h, len(self.weights))
+        h, c = self._shares, self.points.shape[1]
         moved = (1.0 - self.shrink) ** 2 * np.einsum("ij,ij->i", self.whitened, self.whitened)
-        c = self.points.shape[1]
         with np.errstate(divide="ignore"):  # a point without weight adds nothing
             logs = np.log(self.weights)
         return np.asarray(logs - c * np.log(h) - 0.5 * moved / h**2 - self.log_volume)
@@ -244,8 +230,7 @@ def log_terms(
 def log_sum(exponents: Floats) -> Floats:
     """Log of the sum of exponentials along rows; -inf for a row of -inf. Overwrites its input.
 
-    Exponentials relative to the largest are in single precision: fast, and more digits than a
-    density estimate has.
+    Exponentials are in single precision: fast, and more digits than a density estimate has.
     """
     top = exponents.max(axis=1)
     exponents -= np.where(np.isfinite(top), top, 0.0)[:, None]
@@ -270,10 +255,7 @@ def neighbour_distances(Z: Floats, k: int) -> Floats:
 
 
 def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) -> Smoothing:
-    """Smoothing of the highest leave-one-out likelihood: each point under the others' density.
-
-    The points (n, d) looked at are drawn by weight. All coordinates are continuous.
-    """
+    """Smoothing of the highest leave-one-out likelihood of points (n, d), drawn by weight."""
     none = np.zeros(points.shape[1], dtype=bool)
     rows = np.unique(rng.choice(len(weights), size=LOOKED_AT, p=weights))
     Z = Smoothed(points, weights, 0.5, none).whitened
@@ -284,6 +266,7 @@ def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) ->
     if Z.shape[1] <= LOCAL_DIMENSIONS:
         apart[NEIGHBOURS] = local_shares(Z, Smoothing(1.0, NEIGHBOURS), np.inf)
 
+    @cache
     def score(how: Smoothing) -> float:
         h = np.clip(how.h * apart[how.neighbours], NARROWEST, WIDEST)
         a = float(shrinkage(h, weights))
@@ -291,23 +274,18 @@ def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) ->
         D[np.arange(len(rows)), rows] = -np.inf
         return float(weights[rows] @ np.maximum(log_sum(D), LEAST_LOG))
 
-    best = [_climb(score, [Smoothing(h, k) for h in SMOOTHING]) for k in apart]
-    return max(best, key=lambda found: found[0])[1]
+    return max((_climb(score, [Smoothing(h, k) for h in SMOOTHING]) for k in apart), key=score)
 
 
-def _climb(score: Callable[[Smoothing], float], grid: list[Smoothing]) -> tuple[float, Smoothing]:
-    """Best score, and where on a grid: up from its middle for as long as it gets better."""
-    at = len(grid) // 2
-    scores = {i: score(grid[i]) for i in (at - 1, at, at + 1)}
-    step = 1 if scores[at + 1] > scores[at - 1] else -1
-    at = max(scores, key=lambda i: scores[i])
-    while 0 <= at + step < len(grid):
-        if at + step not in scores:
-            scores[at + step] = score(grid[at + step])
-        if scores[at + step] <= scores[at]:
-            break
+def _climb(score: Callable[[Smoothing], float], grid: list[Smoothing]) -> Smoothing:
+    """Best of a grid: up from its middle for as long as the score rises."""
+    middle = len(grid) // 2
+    below, above = grid[middle - 1], grid[middle + 1]
+    step = 1 if score(above) > score(below) else -1
+    at = grid.index(max(below, grid[middle], above, key=score))
+    while 0 <= at + step < len(grid) and score(grid[at + step]) > score(grid[at]):
         at += step
-    return scores[at], grid[at]
+    return grid[at]
 
 
 def heaviest(points: Floats, weights: Floats) -> Sample:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, to_numpy
-from kernelbayes.embedding.simplex import lost
+from kernelbayes.embedding.mean import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike

@@ -6,6 +6,7 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,22 +21,22 @@ CYCLE = (FIRST, SECOND, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 CONTOURS = (0.9, 0.5)  # masses inside the contours of a pair of coordinates
 
 
-def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
-    """Axes on a figure of their own, outside pyplot: for files, whatever the backend."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise _missing() from error
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+def empty_figure(width: float, height: float) -> Any:
+    """Return a figure outside pyplot, for files whatever the backend."""
+    return _matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
 
 
 def subplots(*grid: int, width: float = 7.0, height: float = 4.0, **options: Any) -> Axes:
     """Axes of a new pyplot figure: one, or an array for a grid (rows, columns)."""
+    made = _matplotlib("pyplot").subplots
+    return made(*grid, figsize=(width, height), layout="constrained", **options)[1]
+
+
+def _matplotlib(module: str) -> Any:
     try:
-        import matplotlib.pyplot as plt
+        return import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise _missing() from error
-    return plt.subplots(*grid, figsize=(width, height), layout="constrained", **options)[1]
+        raise ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'") from error
 
 
 def bare(ax: Axes) -> Axes:
@@ -56,6 +57,12 @@ def draw_band(ax: Axes, x: Floats, ends: Floats, level: float, line: Floats, lab
     bare(ax)
 
 
+def draw_signed(ax: Axes, x: Floats, values: Floats, alpha: float) -> None:
+    """Shade what lies between zero and the values (m,) over x (m,), by their sign."""
+    ax.fill_between(x, values, 0.0, where=values >= 0, color=FIRST, alpha=alpha, lw=0)
+    ax.fill_between(x, values, 0.0, where=values <= 0, color=SECOND, alpha=alpha, lw=0)
+
+
 def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
     """Name the outer sides of a corner plot's axes (d, d), and hide those above the diagonal."""
     d = len(names)
@@ -66,7 +73,3 @@ def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
         axes[i, j].set_ylabel(names[i] if j == 0 and i > 0 else "")
         axes[i, j].set_xlabel(names[j] if i == d - 1 else "")
     return axes
-
-
-def _missing() -> ImportError:
-    return ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'")

@@ -9,44 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelbayes.arrays import Floats
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, new_axes
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, empty_figure
 
 if TYPE_CHECKING:
     from kernelbayes.demo.building import Plan
 
-MOMENTS = (
-    0,
-    8,
-    16,
-    40,
-)  # frames whose belief is shown: more of them early, when it changes
+MOMENTS = (0, 8, 16, 40)  # frames whose belief is shown: more of them early, when it changes
 FRAMES_PER_SECOND, SKIP = 4, 2  # of the film, and steps from one frame to the next: ten seconds
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """One drive, what the filter believed, and what the nearest frames said.
-
-    Attributes
-    ----------
-    plan : Plan
-        Of the building.
-    frames : array (T, rows, columns, 3)
-        What the camera saw.
-    states : array (T, 3)
-        Where it was: x, y and heading.
-    mean, guesses : arrays (T, 2)
-        Places by the filter's mean and by the baseline.
-    density : array (T, rows, columns)
-        The belief over the plan.
-    """
+    """One drive, what the filter believed, and what the nearest frames said."""
 
     plan: Plan
-    frames: Floats
-    states: Floats
-    mean: Floats
-    guesses: Floats
-    density: Floats
+    frames: Floats  # (T, rows, columns, 3), what the camera saw
+    states: Floats  # (T, 3), where it was: x, y and heading
+    mean: Floats  # (T, 2), places by the filter's mean
+    guesses: Floats  # (T, 2), places by the baseline
+    density: Floats  # (T, rows, columns), the belief over the plan
 
     def picture(self, path: Path) -> Path:
         """Write the picture: frames and beliefs at some moments, the tracks, the errors."""
@@ -85,14 +66,12 @@ class Drawing:
                 writer.grab_frame()
         return path
 
-    # --- parts of both ----------------------------------------------------------------------------
-
     def _camera(self, ax: Axes, t: int) -> Any:
         ax.set(xticks=[], yticks=[])
         return ax.imshow(self.frames[t].clip(0.0, 1.0), interpolation="nearest")
 
     def _belief(self, ax: Axes, t: int) -> dict[str, Any]:
-        """Draw plan, belief, robot and guess at one time; the artists that change."""
+        """Draw one time and return the artists that change."""
         draw_plan(ax, self.plan)
         artists = {
             "belief": ax.imshow(
@@ -136,18 +115,10 @@ class Drawing:
             error = np.hypot(*(guess - self.states[:, :2]).T)
             label = f"{label}: mean {error.mean():.2f} m"
             ax.plot(np.arange(1, len(error) + 1), error, color=colour, lw=1.5, label=label)
-        ax.set(xlabel="frame", ylabel="error (m)", xlim=(1, len(self.states)))
-        ax.set_ylim(bottom=0.0)
+        ax.set(xlabel="frame", ylabel="error (m)", xlim=(1, len(self.states)), ylim=(0.0, None))
         ax.legend(frameon=False)
         ax.set_title("how far from the true place", fontsize=10)
         bare(ax)
-
-
-def empty_figure(width: float, height: float) -> Any:
-    """Return a figure outside pyplot, for files; an ImportError without matplotlib."""
-    figure = new_axes(width, height).figure
-    figure.clear()
-    return figure
 
 
 def draw_plan(ax: Axes, plan: Plan) -> None:
@@ -155,6 +126,5 @@ def draw_plan(ax: Axes, plan: Plan) -> None:
     from matplotlib.collections import LineCollection
 
     ax.add_collection(LineCollection(list(plan.ends), colors=plan.colours, linewidths=3, zorder=3))
-    margin = 0.15
-    ax.set(xlim=(-margin, plan.width + margin), ylim=(-margin, plan.depth + margin), aspect="equal")
+    ax.set(xlim=(-0.15, plan.width + 0.15), ylim=(-0.15, plan.depth + 0.15), aspect="equal")
     ax.set_axis_off()

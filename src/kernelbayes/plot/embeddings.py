@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernelbayes.arrays import Floats, to_numpy
-from kernelbayes.plot.canvas import (
-    CONTOURS,
-    CYCLE,
-    FIRST,
-    NEUTRAL,
-    Axes,
-    bare,
-    draw_band,
-    label_corner,
-    shade,
-    subplots,
-)
+from kernelbayes.plot import canvas
+from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, Axes, bare, subplots
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding
@@ -64,7 +54,7 @@ def _line(
     (grid,), height = density(X, w, GRID_1D)
     inside = (grid >= interval[0]) & (grid <= interval[1])
     ax.plot(grid, height, color=FIRST, lw=2.0, label=label)
-    ax.fill_between(grid, height, where=inside, **shade(level))
+    ax.fill_between(grid, height, where=inside, **canvas.shade(level))
     ax.axvline(float(w @ X[:, 0]), color=NEUTRAL, lw=1.0, ls="--", label="mean")
     return _density_axes(ax, name)
 
@@ -89,16 +79,12 @@ def _plane(ax: Axes, X: Floats, w: Floats, names: tuple[str, ...], density: Grid
     heavy = heavy[w[heavy] > 0]
     ax.scatter(*X[heavy].T, s=20.0 * w[heavy] / w.max(), color=FIRST, alpha=0.4, lw=0)
     (x, y), height = density(X, w, GRID_2D)
-    ax.contour(x, y, height, levels=_contour_levels(height), colors=NEUTRAL, linewidths=1.0)
+    ordered = np.sort(height.ravel())[::-1]
+    mass = np.cumsum(ordered) / ordered.sum()  # above each height
+    at = np.minimum(np.searchsorted(mass, canvas.CONTOURS), len(mass) - 1)
+    ax.contour(x, y, height, levels=np.unique(ordered[at]), colors=NEUTRAL, linewidths=1.0)
     ax.set(xlabel=names[0], ylabel=names[1])
     return bare(ax)
-
-
-def _contour_levels(density: Floats) -> Floats:
-    """Heights above which the density holds the given masses, rising."""
-    ordered = np.sort(density.ravel())[::-1]
-    mass = np.cumsum(ordered) / ordered.sum()
-    return np.unique(ordered[np.minimum(np.searchsorted(mass, CONTOURS), len(mass) - 1)])
 
 
 def _corner(
@@ -114,7 +100,7 @@ def _corner(
             _line(axes[i, j], X[:, [j]], w, intervals[j], names[j], level, None, density)
             axes[i, j].get_legend().remove()
             axes[i, j].set_yticks([])
-    return label_corner(axes, names)
+    return canvas.label_corner(axes, names)
 
 
 def _bands(
@@ -125,7 +111,9 @@ def _bands(
     if ax is None:
         axes = subplots(d, 1, height=2.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
     for j, panel in enumerate(axes):
-        draw_band(panel, np.arange(float(m)), intervals[:, j], level, medians[:, j], "median")
+        canvas.draw_band(
+            panel, np.arange(float(m)), intervals[:, j], level, medians[:, j], "median"
+        )
         panel.set_ylabel(names[j])
     axes[0].legend(frameon=False)
     axes[-1].set_xlabel("member of the batch")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from kernelbayes.arrays import as_array, as_vectors, to_numpy
 from kernelbayes.gram.lapack import eigh
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, draw_band, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_band, subplots
 from kernelbayes.points import PointsLike
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from kernelbayes.filters.beliefs import Beliefs
 
 # Ellipses drawn along a track, at equal distances in time: as many as stay apart to the eye.
@@ -26,8 +23,8 @@ MOST_LABELS = 30
 
 
 def draw_parts(
-    beliefs: Beliefs, truth: PointsLike = None, level: float = 0.9, ax: Axes | None = None
-) -> Any:
+    beliefs: Beliefs, truth: PointsLike = None, level: float = 0.9, ax: Axes = None
+) -> Axes:
     """State over time, one panel per coordinate or categorical part."""
     parts = beliefs.parts()
     known = [None] * len(parts)
@@ -52,9 +49,7 @@ def draw_parts(
     return axes[0] if total == 1 else axes
 
 
-def draw_series(
-    beliefs: Beliefs, truth: PointsLike, level: float, axes: npt.NDArray[np.object_]
-) -> None:
+def draw_series(beliefs: Beliefs, truth: PointsLike, level: float, axes: Axes) -> None:
     """Mean, interval and, if known, the truth of each coordinate, one axes for each."""
     mean, ends = to_numpy(beliefs.mean()), to_numpy(beliefs.interval(level))
     t = np.arange(float(len(mean)))
@@ -89,10 +84,7 @@ def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
 
 
 def draw_track(
-    beliefs: Beliefs,
-    truth: PointsLike = None,
-    ax: Axes | None = None,
-    label: str | None = None,
+    beliefs: Beliefs, truth: PointsLike = None, ax: Axes = None, label: str | None = None
 ) -> Axes:
     """Track of a 2-d state, with ellipses of one standard deviation along it."""
     ax = subplots(width=6.0, height=6.0) if ax is None else ax
@@ -110,5 +102,4 @@ def draw_track(
     names = beliefs.coordinates
     ax.set(xlabel=names[0], ylabel=names[1], aspect="equal")
     ax.legend(frameon=False)
-    bare(ax)
-    return ax
+    return bare(ax)

@@ -9,34 +9,20 @@ from scipy import stats
 
 from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import numerical_rank
-from kernelbayes.plot.canvas import (
-    CONTOURS,
-    CYCLE,
-    FIRST,
-    NEUTRAL,
-    SECOND,
-    Axes,
-    bare,
-    label_corner,
-    subplots,
-)
+from kernelbayes.plot import canvas
+from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
 
 if TYPE_CHECKING:
     from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
 
-
 CONTOUR_GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
-
 PANELS = 12  # columns of a predictive check that get a histogram each: three rows of four
 
 
 def draw_pairs(
     draws: Floats, wide: Floats | None, truth: Floats | None, names: tuple[str, ...]
 ) -> Axes:
-    """Axes (d, d): marginals of draws (m, d) and their pairs, over those of a wider sample.
-
-    ``truth`` (d,) is marked in each panel.
-    """
+    """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,)."""
     d = draws.shape[1]
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
     spans = [_span(draws[:, j], None if wide is None else wide[:, j]) for j in range(d)]
@@ -54,23 +40,13 @@ def draw_pairs(
         ax.set_xlim(spans[j])
         bare(ax)
     axes[0, 0].legend(frameon=False, fontsize="small")
-    return label_corner(axes, names)
+    return canvas.label_corner(axes, names)
 
 
 def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) -> Axes:
     """Histogram of the ranks of each parameter, with the band of 99 % of uniform ranks.
 
-    Parameters
-    ----------
-    result : RankCheck
-    axes : array of matplotlib Axes, optional
-        One per parameter.
-    bins : int, optional
-        At least ten ranks in each, on average, unless given.
-
-    Returns
-    -------
-    array (d,) of matplotlib Axes
+    ``axes`` are one per parameter; at least ten ranks are in each of the ``bins``, on average.
     """
     n, d = result.ranks.shape
     bins = bins or int(np.clip(n // 10, 2, min(20, result.n_draws + 1)))
@@ -86,25 +62,14 @@ def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) ->
                   alpha=0.15, label="99 % band")  # fmt: skip
         ax.axhline(1.0, color=NEUTRAL, lw=0.8)
         ax.set(xlabel=f"rank of {result.names[j]}", title=verdicts[result.names[j]])
-        ax.set_ylim(bottom=0.0)
-        bare(ax)
+        bare(ax).set_ylim(bottom=0.0)
     axes[0].set_ylabel("relative frequency")
     axes[0].legend(frameon=False)
     return axes
 
 
 def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
-    """Coverage against level: each parameter, the joint regions, and the band of 99 %.
-
-    Parameters
-    ----------
-    result : CoverageCheck
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-    """
+    """Coverage against level: each parameter, the joint regions, and the band of 99 %."""
     ax = subplots(width=5.0, height=5.0) if ax is None else ax
     levels = np.linspace(0.0, 1.0, 101)
     n = len(result.u)
@@ -117,22 +82,13 @@ def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
     ax.scatter(result.levels, result.joint, color=NEUTRAL, s=20, zorder=3)
     ax.set(xlabel="level", ylabel="holds the truth", aspect="equal", xlim=(0, 1), ylim=(0, 1))
     ax.legend(frameon=False, fontsize="small")
-    bare(ax)
-    return ax
+    return bare(ax)
 
 
 def plot_predictive(result: PredictiveCheck, axes: Axes = None) -> Axes:
     """Draw simulations from the posterior and the observation, column by column.
 
-    Parameters
-    ----------
-    result : PredictiveCheck
-    axes : array of matplotlib Axes, optional
-        One per column up to 12 columns; beyond, one for bands over all columns.
-
-    Returns
-    -------
-    array of matplotlib Axes
+    ``axes`` are one per column up to 12 columns; beyond, one for bands over all columns.
     """
     k = result.values.shape[1]
     if k <= PANELS:
@@ -146,7 +102,7 @@ def plot_predictive(result: PredictiveCheck, axes: Axes = None) -> Axes:
         return axes
     axes = _panels(1, axes)
     place = np.arange(k)
-    for mass in CONTOURS:
+    for mass in canvas.CONTOURS:
         ends = np.quantile(result.values, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
         axes[0].fill_between(place, *ends, color=FIRST, alpha=0.25, lw=0,
                              label=f"{100 * mass:g} % of simulations")  # fmt: skip
@@ -200,5 +156,5 @@ def _pair(ax: Axes, draws: Floats, wide: Floats | None) -> None:
     x, y = (np.linspace(c.min(), c.max(), CONTOUR_GRID) for c in draws.T)
     height = kde(np.stack(np.meshgrid(x, y)).reshape(2, -1)).reshape(CONTOUR_GRID, CONTOUR_GRID)
     at_draws = kde(draws.T)  # a region of highest density holds the highest of the draws
-    levels = np.unique(np.quantile(at_draws, [1.0 - mass for mass in CONTOURS]))
+    levels = np.unique(np.quantile(at_draws, [1.0 - mass for mass in canvas.CONTOURS]))
     ax.contour(x, y, height, levels=levels, colors=FIRST, linewidths=1.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelbayes.arrays import Floats, as_vectors, to_numpy
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, draw_signed, subplots
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
@@ -16,16 +16,7 @@ if TYPE_CHECKING:
 def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
     """Histogram of the null distribution, with the statistic and the critical value.
 
-    Parameters
-    ----------
-    result : KernelTestResult
-    ax : matplotlib Axes, optional
-        A new figure unless given.
-    bins : int
-
-    Returns
-    -------
-    matplotlib Axes
+    ``ax`` are matplotlib Axes, a new figure unless given; they are returned.
     """
     ax = subplots(width=6.0, height=3.6) if ax is None else ax
     ax.hist(result.null, bins=bins, color=NEUTRAL, alpha=0.35, label="null distribution")
@@ -42,16 +33,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
 
     Two samples on the line are drawn as a curve, in the plane as coloured points; pairs of scalars
     as coloured points. Blue where the first sample (the joint distribution) has more mass.
-
-    Parameters
-    ----------
-    result : KernelTestResult
-        With a witness.
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+    ``ax`` are matplotlib Axes, a new figure unless given; they are returned.
     """
     witness = result.witness
     if witness is None:
@@ -65,8 +47,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
         order = np.argsort(columns[:, 0], kind="stable")
         x, values = columns[order, 0], witness.values[order]
         ax.plot(x, values, color=NEUTRAL, lw=1)
-        ax.fill_between(x, values, 0.0, where=values >= 0, color=FIRST, alpha=0.3, lw=0)
-        ax.fill_between(x, values, 0.0, where=values <= 0, color=SECOND, alpha=0.3, lw=0)
+        draw_signed(ax, x, values, alpha=0.3)
         ax.set(xlabel=names[0], ylabel="witness")
         return ax
     from matplotlib.colors import LinearSegmentedColormap
@@ -74,9 +55,8 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
     top = float(np.abs(witness.values).max()) or 1.0
     colours = LinearSegmentedColormap.from_list("witness", [SECOND, "#f2f2f2", FIRST])
     order = np.argsort(np.abs(witness.values), kind="stable")  # the largest on top
-    drawn = ax.scatter(
-        *columns[order].T, c=witness.values[order], cmap=colours, vmin=-top, vmax=top, s=12
-    )
+    values = witness.values[order]
+    drawn = ax.scatter(*columns[order].T, c=values, cmap=colours, vmin=-top, vmax=top, s=12)
     ax.figure.colorbar(drawn, ax=ax, label="witness")
     ax.set(xlabel=names[0], ylabel=names[1])
     return ax

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernelbayes.arrays import Floats, as_vectors, to_numpy
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_signed, subplots
 from kernelbayes.points import PointsLike
 
 if TYPE_CHECKING:
@@ -68,23 +68,19 @@ def plot_witness(
     values = [np.asarray(to_numpy(m(x)), dtype=float) for m in (mu, nu)]
     unit = max(float(np.abs(v).max()) for v in values) or 1.0
     first, second = (v / unit for v in values)
-    witness = first - second
-    factor = _magnification(float(np.abs(witness).max()))
-
+    factor = _magnification(float(np.abs(first - second).max()))
+    scaled = factor * (first - second)
     ax = subplots() if ax is None else ax
     x = x[:, 0]
-    scaled = factor * witness
-    ax.fill_between(x, scaled, 0.0, where=scaled >= 0, color=FIRST, alpha=0.25, lw=0)
-    ax.fill_between(x, scaled, 0.0, where=scaled <= 0, color=SECOND, alpha=0.25, lw=0)
+    draw_signed(ax, x, scaled, alpha=0.25)
     ax.axhline(0.0, color=NEUTRAL, lw=0.8)
     ax.plot(x, first, color=FIRST, lw=2.0, label=labels[0])
     ax.plot(x, second, color=SECOND, lw=2.0, ls="--", label=labels[1])
     magnified = "" if factor == 1 else f" (× {factor:g})"
     ax.plot(x, scaled, color=NEUTRAL, lw=1.5, label=f"witness: difference{magnified}")
     _rugs(ax, samples, floor=min(0.0, float(scaled.min())))
-    ax.set_xlim(x.min(), x.max())
-    ax.set_xlabel(_axis_name(mu, nu))
-    ax.set_ylabel("mean embedding (peak = 1)")
+    names = getattr(mu, "names", None) or getattr(nu, "names", None) or ("x",)
+    ax.set(xlim=(x.min(), x.max()), xlabel=names[0], ylabel="mean embedding (peak = 1)")
     ax.legend(frameon=False)
     return bare(ax)
 
@@ -126,8 +122,7 @@ def _magnification(peak: float) -> float:
     return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
 
 
-def _rugs(ax: Axes, samples: list[Floats | None], floor: float) -> None:
-    height = 0.05
+def _rugs(ax: Axes, samples: list[Floats | None], floor: float, height: float = 0.05) -> None:
     for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
         if sample is None:
             continue
@@ -135,11 +130,3 @@ def _rugs(ax: Axes, samples: list[Floats | None], floor: float) -> None:
             sample = sample[np.linspace(0, len(sample) - 1, RUG).astype(int)]
         top = floor - height * (1.0 + 1.4 * row)
         ax.vlines(sample, top - height, top, color=colour, lw=0.5, alpha=0.6)
-
-
-def _axis_name(mu: MeanElement, nu: MeanElement) -> str:
-    for m in (mu, nu):
-        names: tuple[str, ...] | None = getattr(m, "names", None)
-        if names:
-            return names[0]
-    return "x"

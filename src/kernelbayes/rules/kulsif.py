@@ -8,7 +8,7 @@ import numpy.typing as npt
 from kernelbayes.arrays import Floats, as_doubles, like, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.embedding.simplex import LEAST_SHARE
+from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import left_share, loo_subset, ridge_grid

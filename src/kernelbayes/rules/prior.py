@@ -10,7 +10,7 @@ import numpy as np
 from kernelbayes.arrays import Array, NumericalWarning, as_floats, epsilon, namespace, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.embedding.simplex import LEAST_MASS
+from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike
 from kernelbayes.rules.conditional import Conditional

@@ -40,8 +40,8 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.embedding import Batch, Embedding
+from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.embedding.regions import ordered
-from kernelbayes.embedding.simplex import LEAST_MASS
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import take

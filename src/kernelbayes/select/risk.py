@@ -36,7 +36,7 @@ from tqdm import tqdm
 from kernelbayes.arrays import Floats, Ints, as_doubles
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.embedding.simplex import LEAST_SHARE
+from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import symmetric_factor
