@@ -34,20 +34,20 @@ from kernelbayes.select.regression import Regression, again, refit, regress, squ
 Nearness = Literal["data", "mean", "moments"]
 Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]
 LOCAL: tuple[Adjust, ...] = ("linear", "quadratic", "quadratic-scale")
-# The fewest simulations with weight.
-FEWEST_NEAR = 20
+# Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
+FEWEST_NEAR = 20  # simulations with weight: a deviation is then known to 1 in sqrt(2 * 20), 16 %
 # With few parameters there is time for a finer regression.
 FEW_PARAMETERS, MORE = 3, {"pairs": 4000, "landmarks": 1000}
-# The most simulations that quadratic regressions are tried with.
-MOST_QUADRATIC = 2000
-# Products of parameters are predicted up to this many parameters, squares beyond.
+MOST_QUADRATIC = 2000  # simulations in a quadratic regression, whose cost is n times terms squared
+# Products of parameters are predicted up to this many parameters (21 of them), squares beyond.
 PRODUCTS = 6
 # Predicted log variances are kept within these many powers of e of their mean, and in a local
-# regression of that at the observation.
+# regression of that at the observation: scales differ by factors of e^4 and e^2 at most.
 LOG_RANGE, LOCAL_LOG_RANGE = 8.0, 4.0
-# Added to the squares of a design, relative to their mean, so that equal columns do no harm.
+# Added to the diagonal of a design's squares, relative to their mean, so that equal columns have a
+# Cholesky factor: far above rounding (2e-16), far below what changes a residual.
 DESIGN_JITTER = 1e-9
-# Leverages count as at most this.
+# Leverages count as at most this: a leave-one-out residual is at most ten times that of the fit.
 MOST_LEVERAGE = 0.9
 
 

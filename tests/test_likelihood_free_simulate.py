@@ -365,7 +365,12 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
         ((single, PRIOR, 0), {}, ValueError, "positive"),
         ((single, PRIOR, 5), {"on_failure": "keep"}, ValueError, "on_failure"),
         ((single, PRIOR, 5), {"summary": 1}, TypeError, "summary"),
-        ((single, PRIOR, 5), {"vectorized": True, "on_failure": "raise"}, ValueError, "broadcast"),
+        (
+            (lambda theta, rng: theta[0] * np.ones(3), PRIOR, 5),  # (2,) times (3,)
+            {"vectorized": True, "on_failure": "raise"},
+            ValueError,
+            "broadcast",
+        ),
         (
             (lambda t, rng: np.ones(rng.integers(1, 9)), PRIOR, 30),
             {},
