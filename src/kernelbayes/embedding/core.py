@@ -80,8 +80,7 @@ class Batch(Decoding):
     def __getitem__(self, index: Index) -> Any:
         """Return one Embedding for an integer, a Batch for a slice, a list or a mask."""
         several = isinstance(index, slice) or np.ndim(index) > 0
-        if several and not isinstance(index, slice):
-            index = np.asarray(index)
+        index = np.asarray(index) if several and not isinstance(index, slice) else index
         diagnostics = None if self.diagnostics is None else self.diagnostics[index]
         weights = self.weights[index, :]
         if several:
@@ -139,11 +138,10 @@ def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> A
         same = is_array_api_obj(weights) and type(weights) is type(template)
         if not same or weights.dtype != template.dtype:
             weights = like(weights, template)
-    if weights.ndim not in (1, 2) or weights.shape[-1] != n or 0 in weights.shape:
-        raise ValueError(
-            f"weights must have shape ({n},), one per point, or (m, {n}) for a batch, "
-            f"got {tuple(weights.shape)}"
-        )
+    shape = tuple(weights.shape)
+    if len(shape) not in (1, 2) or shape[-1] != n or 0 in shape:
+        wanted = f"({n},), one per point, or (m, {n}) for a batch"
+        raise ValueError(f"weights must have shape {wanted}, got {shape}")
     return (Batch if weights.ndim == 2 else Embedding)(points, weights, kernel, names)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelbayes.arrays import Array, Floats, Rng, namespace
-from kernelbayes.embedding import density, export, moments, preimage, regions
+from kernelbayes.embedding import density, export, preimage, regions
 from kernelbayes.embedding.density import Bandwidth, Height, Method
 from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
 from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
@@ -47,7 +47,7 @@ class Decoding(Weighted):
         >>> embed([1.0, 2.0, 6.0], Gaussian(1.0)).expect(lambda x: x[:, 0] > 1.5).round(3)
         np.float64(0.667)
         """
-        return moments.expect(self.points, self.weights, f)
+        return regions.expect(self.points, self.weights, f)
 
     def expect_bound(self, f: MeanElement, other: MeanElement | float | Array) -> Array:
         r"""Bound on the difference of expectations of an RKHS function f under two embeddings.
@@ -66,7 +66,7 @@ class Decoding(Weighted):
         >>> bool(abs(mu.expect(f) - nu.expect(f)) <= mu.expect_bound(f, nu))
         True
         """
-        return moments.expect_bound(self, f, other)
+        return regions.expect_bound(self, f, other)
 
     def mean(self) -> Array:
         """Mean, shape (d,).
@@ -88,7 +88,7 @@ class Decoding(Weighted):
         Of the weights divided by their sum, or of those of :meth:`valid` where some are negative:
         a variance would come out negative otherwise.
         """
-        return moments.covariance(self)
+        return regions.covariance(self)
 
     def std(self) -> Array:
         """Return the standard deviation of each coordinate, shape (d,)."""

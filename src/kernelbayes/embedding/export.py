@@ -25,8 +25,7 @@ def to_frame(mu: Weighted) -> Any:
     columns = named_columns(mu.points, mu.names)
     weights = np.atleast_2d(to_numpy(mu.weights))
     names = ["weight"] if mu._single else [f"weight_{i}" for i in range(len(weights))]
-    clash = sorted(set(names) & set(columns))
-    if clash:
+    if clash := sorted(set(names) & set(columns)):
         raise ValueError(f"the points have a column {clash[0]!r} already; rename it")
     return as_frame({**columns, **dict(zip(names, weights, strict=True))})
 

@@ -42,14 +42,11 @@ class GaussianEmbedding(MeanElement):
         mean = as_floats(self.mean, "mean")
         mean = mean[None] if mean.ndim == 0 else mean
         cov = like(as_floats(self.cov, "cov"), mean)
-        d = mean.shape[0]
-        cov = namespace(cov).reshape(cov, (1, 1)) if d == 1 and cov.ndim < 2 else cov
+        xp, d = namespace(cov), mean.shape[0]
+        cov = xp.reshape(cov, (1, 1)) if d == 1 and cov.ndim < 2 else cov
         if mean.ndim != 1 or tuple(cov.shape) != (d, d):
-            raise ValueError(
-                f"mean must have shape (d,) and cov (d, d), got {tuple(mean.shape)} and "
-                f"{tuple(cov.shape)}"
-            )
-        xp = namespace(cov)
+            shapes = f"{tuple(mean.shape)} and {tuple(cov.shape)}"
+            raise ValueError(f"mean must have shape (d,) and cov (d, d), got {shapes}")
         scale = to_float(xp.max(xp.abs(cov)))
         if to_float(xp.max(xp.abs(cov - cov.T))) > 1e-6 * scale:
             raise ValueError("cov must be symmetric")

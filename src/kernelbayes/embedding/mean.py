@@ -256,9 +256,8 @@ def vectors(points: Points) -> Array:
     try:
         return as_vectors(points, "points")
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            "this question needs points in R^d; use expect(f) or prob(predicate)"
-        ) from error
+        told = "this question needs points in R^d; use expect(f) or prob(predicate)"
+        raise TypeError(told) from error
 
 
 def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
@@ -266,9 +265,8 @@ def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
     if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
         other = nu if isinstance(mu, MeanElement) else mu
         raise TypeError(f"an embedding is needed, got {type(other).__name__}; use embed(...)")
-    first, second = mu.kernel, nu.kernel
-    if first != second:
+    if mu.kernel != nu.kernel:
         raise ValueError(
-            f"embeddings of different kernels do not live in one space: {first!r} and {second!r}; "
-            "embed both with the same kernel"
+            f"embeddings of different kernels do not live in one space: {mu.kernel!r} and "
+            f"{nu.kernel!r}; embed both with the same kernel"
         )

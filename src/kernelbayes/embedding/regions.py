@@ -1,4 +1,4 @@
-r"""Probabilities, distribution functions, quantiles and intervals.
+r"""Expectations, probabilities, distribution functions, quantiles and intervals.
 
 Weights may be negative, so the raw distribution function ``F(x) = sum_i w_i 1(x_i <= x)`` can fall
 and leave [0, 1]. Four ways to deal with it, the option ``valid`` of every question here:
@@ -30,8 +30,8 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_array, as_vectors, to_numpy
-from kernelbayes.embedding.mean import Kind, vectors
+from kernelbayes.arrays import Array, Floats, as_array, as_vectors, like, namespace, to_numpy
+from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
 from kernelbayes.points import Points, PointsLike
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
@@ -39,6 +39,47 @@ Shape = Literal["equal-tailed", "highest"]
 ROUNDING = 1e-12  # mass below this is rounding: 1e-16 for each of up to ten thousand points
 INTERVALS = 200  # that compete to be the shortest, equally spaced in the mass below them
 _ELSEWHERE = "use 'projected' or 'clipped'"
+
+
+def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array) -> Array:
+    """Sum of w_i f(x_i), for a function of the points or its values (n, ...)."""
+    values = like(as_array(f(points) if callable(f) else f), weights)
+    n, shape = weights.shape[-1], tuple(values.shape)
+    if shape[:1] != (n,):
+        raise ValueError(f"f must give one value per point, shape ({n}, ...), got {shape}")
+    xp = namespace(values)
+    found = weights @ xp.reshape(values, (n, -1))
+    return xp.reshape(found, (*weights.shape[:-1], *shape[1:]))
+
+
+def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | Array) -> Array:
+    """Norm of f times the distance to the other embedding, or times the distance given."""
+    if not isinstance(f, MeanElement) or f.kernel != mu.kernel:
+        raise TypeError(
+            "the bound holds for functions in the RKHS of the embedding's kernel: give f as "
+            "embed(points, kernel, coefficients)"
+        )
+    if not isinstance(other, MeanElement):
+        return f.norm() * other
+    # Not (mu - other).norm(): a closed form has no weights to subtract.
+    squared = mu.norm() ** 2 - 2.0 * mu.inner(other) + other.norm() ** 2
+    xp = namespace(squared)
+    return f.norm() * xp.sqrt(xp.clip(squared, min=0.0))
+
+
+def covariance(mu: Weighted) -> Array:
+    """Covariance matrix (d, d) of the weights divided by their sum, or of those of ``valid()``."""
+    X, w = mu.vectors, mu.weights
+    xp = namespace(w)
+    if bool(xp.any(w < 0)) or bool(xp.any(xp.sum(w, axis=-1) <= 0)):
+        w = mu.valid().weights  # with negative weights a variance can be negative
+    else:
+        w = w / xp.sum(w, axis=-1, keepdims=True)
+    X = X - xp.mean(X, axis=0)
+    n, d = X.shape
+    second = w @ xp.reshape(X[:, :, None] * X[:, None, :], (n, d * d))
+    centre = w @ X
+    return xp.reshape(second, (*w.shape[:-1], d, d)) - centre[..., :, None] * centre[..., None, :]
 
 
 def prob(points: Points, W: Floats, kind: Kind, region: Region) -> Floats:

@@ -75,23 +75,19 @@ def project_simplex(F: Floats, weights: Floats, missed: float = 0.0) -> Floats:
         # The products make the Newton systems of many rows one matrix product.
         small = n * r * r <= PRODUCT_ENTRIES
         products = (F[:, :, None] * F[:, None, :]).reshape(n, -1) if small else None
-        rows = [weights[block] for block in row_blocks(len(weights), n)]
-        return np.concatenate([_project(F, W, largest, missed, products) for W in rows])
-
-
-def _project(
-    F: Floats, W: Floats, largest: float, missed: float, products: Floats | None
-) -> Floats:
-    """Rows of W on the simplex: a large rho first, each solution the start for a smaller one."""
-    u: Floats = np.zeros((len(W), F.shape[1]))
-    v, error = W, np.inf
-    for relative in PATH:
-        tol = TOLERANCE if relative == PATH[-1] else PATH_TOLERANCE
-        u, v, error = _newton(F, W, u, relative * largest + missed, products, tol)
-    if error > 1e-6:
-        told = f"the projection of weights on the simplex stopped early (optimal to {error:.0e})"
-        warnings.warn(told, NumericalWarning, stacklevel=2)
-    return np.asarray(v / v.sum(axis=1, keepdims=True))  # one to the last digit
+        found = np.empty(weights.shape)
+        for rows in row_blocks(len(weights), n):
+            W = weights[rows]
+            u: Floats = np.zeros((len(W), r))
+            v, error = W, np.inf
+            for relative in PATH:  # each solution is the start for the next, smaller rho
+                tol = TOLERANCE if relative == PATH[-1] else PATH_TOLERANCE
+                u, v, error = _newton(F, W, u, relative * largest + missed, products, tol)
+            if error > 1e-6:
+                told = f"the projection on the simplex stopped early (optimal to {error:.0e})"
+                warnings.warn(told, NumericalWarning, stacklevel=2)
+            found[rows] = v / v.sum(axis=1, keepdims=True)  # one to the last digit
+    return found
 
 
 def _newton(
