@@ -9,7 +9,7 @@ end of the corridor. ``kernelbayes demo`` tells the whole story, with numbers an
 """
 
 import kernelbayes as kb
-from kernelbayes.demo.building import Plan, walls
+from kernelbayes.demo.building import walls
 from kernelbayes.demo.drive import Drive
 from kernelbayes.demo.story import place_density
 from kernelbayes.plot.canvas import subplots
@@ -36,7 +36,7 @@ print(beliefs)
 # The belief over the floor plan after the first frame and some time later; the star is the truth.
 density = place_density(beliefs)
 for ax, t in zip(subplots(1, 2, width=10.0, height=3.6), (0, 39), strict=True):
-    draw_plan(ax, Plan(*walls()))
+    draw_plan(ax, walls())
     ax.imshow(density[t], extent=(0, 12, 0, 8), origin="lower", cmap="Blues")
     ax.plot(*seen.states[t, :2], "*", color="black", ms=12)
     ax.set_title(f"frame {t + 1}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.select.rule import _steady
+from kernelbayes.select.tuning import _steady
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=80)

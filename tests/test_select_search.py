@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kernelbayes.select import Table, Trial, coarse_to_fine, race
+from kernelbayes.select.search import Trial, coarse_to_fine, race
+from kernelbayes.tables import Table
 
 RNG = np.random.default_rng(0)
 PARTS = 4

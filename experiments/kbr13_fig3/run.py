@@ -37,7 +37,7 @@ from methods import (
 from threadpoolctl import threadpool_limits
 
 from kernelbayes import reject_abc
-from kernelbayes.select import progress_bar
+from kernelbayes.select.search import progress_bar
 
 HERE = Path(__file__).parent
 # Two readings of the paper's tolerance 0.001: on the relative trace error, as pivoted_cholesky

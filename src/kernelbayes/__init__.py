@@ -41,8 +41,8 @@ from kernelbayes.likelihood_free import (
 from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
 from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
-from kernelbayes.select import tune
 from kernelbayes.select.calibration import Calibration, calibrate
+from kernelbayes.select.tuning import tune
 
 __version__ = "0.1.0.dev0"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernelbayes import __version__
-from kernelbayes.demo import demo
+from kernelbayes.demo.story import demo
 
 
 class InputError(Exception):
@@ -55,13 +55,8 @@ def _parser() -> Parser:
         description="A robot learns a building from 1000 labelled frames of its camera. Switched "
         "on somewhere unknown, it finds itself: a table of errors, a picture and a film.",
     )
-    command.add_argument(
-        "--out",
-        type=Path,
-        default=Path("kernelbayes-demo"),
-        metavar="DIR",
-        help="directory for the pictures (default: %(default)s)",
-    )
+    out, text = Path("kernelbayes-demo"), "directory for the pictures (default: %(default)s)"
+    command.add_argument("--out", type=Path, default=out, metavar="DIR", help=text)
     command.add_argument(
         "--seed", type=_seed, default=0, metavar="N", help="seed of the drives (default: 0)"
     )

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from kernelbayes.arrays import Array, Rng, as_array, as_generator, is_frame, namespace
-from kernelbayes.embedding import Batch, Embedding, MeanElement
+from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, numeric_values
@@ -38,7 +38,7 @@ from kernelbayes.rules.prior import (
     prior_weights,
     usable_weights,
 )
-from kernelbayes.rules.ratio import DensityRatio, Method, density_ratio
+from kernelbayes.rules.ratio import Method, density_ratio
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
@@ -209,21 +209,17 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if ridge == "loo":
             ridge = choose_ridge(observed, hidden, weights, self.method)
         self.ridge_, self.prior_weights_ = check_ridge(ridge), weights
-        self._turn(element, ratio, self.ridge_)
-        return self
-
-    def _turn(self, element: MeanElement | None, ratio: DensityRatio | None, ridge: float) -> None:
-        likelihood, weights = self.likelihood_, self.prior_weights_
         values = self._targets(self.values_)
         if self.form == "b" or element is None:
-            found = turned(likelihood, weights, self.method, ridge, values)
+            found = turned(self.likelihood_, weights, self.method, self.ridge_, values)
             self.rule_, self._coefficients = found
-            return
-        known = None if ratio is None else weights * likelihood.n
-        self.rule_ = bayes_rule(likelihood, element, self.method, "a", ridge, known)
+            return self
+        known = None if ratio is None else weights * self.likelihood_.n
+        self.rule_ = bayes_rule(self.likelihood_, element, self.method, "a", self.ridge_, known)
         if values is not None:
             values = self._targets(numeric_values(self.rule_.outputs.points))
             self._coefficients = self.rule_.regression(values)
+        return self
 
     def _targets(self, values: Array | None) -> Array | None:
         """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""

@@ -13,7 +13,7 @@ import contextlib
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, epsilon, like, namespace, to_float, to_numpy
+from kernelbayes.arrays import Array, Floats, epsilon, like, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed, mmd2
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
@@ -28,16 +28,8 @@ def check_kernel(kernel: Kernel, points: PointsLike) -> None:
     kernels agree with their definition; features reproduce the kernel; float32 and float64 agree.
     What the kernel says of itself is true: ``scaled``, ``on``, ``paired``, ``mean_of``, ``exact``.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    points : points (n, ...)
-        A few dozen points of the space, duplicates welcome.
-
-    Raises
-    ------
-    AssertionError
-        With the law that is broken.
+    Give a few dozen points (n, ...) of the space, duplicates welcome. An AssertionError says which
+    law is broken.
     """
     X = kernel.points(points)
     _check_values(kernel, X)
@@ -136,19 +128,12 @@ def _check_answers(kernel: Kernel, X: Points) -> None:
 def check_embedding(mu: Embedding) -> None:
     """Check the laws of an embedding: evaluation, inner product, norm, algebra, distance.
 
-    Parameters
-    ----------
-    mu : Embedding
-        Of a few dozen points.
-
-    Raises
-    ------
-    AssertionError
-        With the law that is broken.
+    For an embedding of a few dozen points; an AssertionError says which law is broken.
     """
     G, w = to_numpy(mu.kernel(mu.points)), to_numpy(mu.weights)
     scale = float(np.abs(w).sum() ** 2 * max(1.0, np.abs(G).max()))
-    tolerance = 1e3 * len(w) * epsilon(mu.weights) ** _exponent(mu.kernel) * max(scale, 1.0)
+    rounding = epsilon(mu.weights) ** (0.5 if mu.kernel.finite else 1.0)  # a factor has its root
+    tolerance = 1e3 * len(w) * rounding * max(scale, 1.0)
     _close(to_numpy(mu(mu.points)), G @ w, tolerance, "mu(X) = sum_i w_i k(X, x_i)")
     _close(to_numpy(mu.inner(mu)), w @ G @ w, tolerance, "<mu, mu> = w^T K w")
     _close(to_numpy(mu.norm()) ** 2, w @ G @ w, tolerance, "|mu|^2 = <mu, mu>")
@@ -162,18 +147,12 @@ def check_embedding(mu: Embedding) -> None:
     _close(to_numpy(mmd2(mu, mu)), 0.0, tolerance, "MMD(mu, mu) = 0")
 
 
-def _exponent(kernel: Kernel) -> float:
-    return 0.5 if kernel.finite else 1.0  # an approximation carries the square root of rounding
-
-
 def _tolerance(kernel: Kernel, X: Points, G: Floats) -> float:
     """Allow the square root of the precision, relative to the size of the kernel's values.
 
     That is what radial kernels promise when points spread over many bandwidths.
     """
-    diag: Array = kernel.diag(X)
-    eps = float(namespace(diag).finfo(diag.dtype).eps)
-    return float(4.0 * eps**0.5 * _size(kernel, G))
+    return float(4.0 * epsilon(kernel.diag(X)) ** 0.5 * _size(kernel, G))
 
 
 def _size(kernel: Kernel, G: Floats) -> float:

@@ -1,5 +1,1 @@
 """The story that ``kernelbayes demo`` tells: a robot that finds itself by what it sees."""
-
-from kernelbayes.demo.story import demo
-
-__all__ = ["demo"]

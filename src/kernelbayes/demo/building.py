@@ -50,16 +50,8 @@ class Plan(NamedTuple):
     depth: float = DEPTH
 
 
-def walls() -> tuple[Floats, Floats]:
-    """Return ends (m, 2, 2) in metres and colours (m, 3) of the walls, each side a wall.
-
-    Examples
-    --------
-    >>> from kernelbayes.demo.building import walls
-    >>> ends, colours = walls()
-    >>> ends.shape[1:], colours.shape[1:], len(ends) == len(colours)
-    ((2, 2), (3,), True)
-    """
+def walls() -> Plan:
+    """Plan of the building, each side of a wall a wall."""
     lines: list[tuple[float, float, float, float]] = []
     colours: list[Colour] = []
     for x, y, paint in ROOMS.values():
@@ -80,7 +72,7 @@ def walls() -> tuple[Floats, Floats]:
         colours += [paint] * len(room) + [PLASTER] * len(beyond)
     lines += [(0.0, SOUTH, 0.0, NORTH), (WIDTH, SOUTH, WIDTH, NORTH)]
     colours += [ORANGE, TEAL]
-    return np.array(lines).reshape(-1, 2, 2), np.array(colours)
+    return Plan(np.array(lines).reshape(-1, 2, 2), np.array(colours))
 
 
 def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, Ints]:
@@ -88,14 +80,6 @@ def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, In
 
     Solves eye + t d = end + s (other end - end) for all n rays and m walls at once; infinite
     where there is no wall.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelbayes.demo.building import nearest_wall
-    >>> wall = np.array([[[2.0, -1.0], [2.0, 1.0]]])
-    >>> nearest_wall(np.zeros((2, 2)), np.array([0.0, np.pi]), wall)[0]
-    array([ 2., inf])
     """
     start, along = ends[:, 0], ends[:, 1] - ends[:, 0]
     d = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -113,18 +97,8 @@ def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, In
 def look(states: Floats, noise: float = NOISE, rng: Rng = None) -> Floats:
     """Camera frames (n, ROWS, COLUMNS, 3): red, green and blue, in [0, 1] before the noise.
 
-    Parameters
-    ----------
-    states : array (n, 3)
-        x and y in metres, heading in radians.
-    noise : float
-        Standard deviation of the noise.
-    rng : int, Generator or None
-        For the noise.
-
-    Examples
-    --------
-    Rooms a and f look the same, turned by half a turn:
+    States (n, 3) are x and y in metres and the heading in radians; ``noise`` is its standard
+    deviation. Rooms a and f look the same, turned by half a turn:
 
     >>> import numpy as np
     >>> from kernelbayes.demo.building import look
@@ -133,13 +107,13 @@ def look(states: Floats, noise: float = NOISE, rng: Rng = None) -> Floats:
     True
     """
     n = len(states)
-    ends, colours = walls()
+    plan = walls()
     sideways = VIEW * (0.5 - _middles(COLUMNS * FINE))  # left to right
     angles = states[:, 2, None] + sideways
     eyes = np.repeat(states[:, :2], len(sideways), axis=0)
-    distance, wall = nearest_wall(eyes, angles.ravel(), ends)
+    distance, wall = nearest_wall(eyes, angles.ravel(), plan.ends)
     distance = distance.reshape(n, -1)
-    paint = colours[wall].reshape(n, -1, 1, 3) / (1.0 + DUSK * distance[..., None, None])
+    paint = plan.colours[wall].reshape(n, -1, 1, 3) / (1.0 + DUSK * distance[..., None, None])
     # Height of each line of sight where it meets the wall: walls reach from -1 to 1, the eye is
     # at 0, and the image plane is flat (hence the cosine).
     slope = 1.0 - 2.0 * _middles(ROWS * FINE)

@@ -43,18 +43,7 @@ class Drive:
 def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:
     """States (frames, 3) of one drive: x and y in metres, heading in radians.
 
-    Parameters
-    ----------
-    frames : int
-    rng : int, Generator or None
-    room : str, optional
-        Where to start: a key of ``ROOMS`` or "corridor"; any of these unless given.
-
-    Examples
-    --------
-    >>> from kernelbayes.demo.drive import drive
-    >>> drive(100, rng=0).shape
-    (100, 3)
+    It starts in ``room``: a key of ``ROOMS`` or "corridor", any of these unless given.
     """
     rng = as_generator(rng)
     room = str(rng.choice([*ROOMS, "corridor"])) if room is None else room

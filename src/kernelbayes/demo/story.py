@@ -18,14 +18,14 @@ import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
 from kernelbayes.arrays import Floats, as_generator
-from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, Plan, walls
+from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, walls
 from kernelbayes.demo.drive import Drive
 from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs, KernelBayesFilter
 from kernelbayes.kernels import Gaussian
 from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
-from kernelbayes.select import progress_bar
+from kernelbayes.select.search import progress_bar
 
 LABELLED = 1000  # frames
 SWITCHED_ON, FRAMES = 10, 80  # test drives, and frames of each
@@ -40,17 +40,8 @@ PER_METRE = 8  # cells of their grid: half a bandwidth
 def demo(out: Path, seed: int = 0) -> Iterator[str]:
     """Tell the story: lines to print; ``robot.png`` and ``robot.gif`` are written into ``out``.
 
-    Parameters
-    ----------
-    out : Path
-        Directory for the pictures, made if it does not exist (only when there are pictures).
-    seed : int
-        Seed of the drives and of the camera's noise.
-
-    Yields
-    ------
-    str
-        Lines of text. Without matplotlib the last one says how to get the pictures.
+    The directory is made if it does not exist (only when there are pictures). Without matplotlib
+    the last line says how to get them. ``seed`` is that of the drives and of the camera's noise.
     """
     rng = as_generator(seed)
     yield f"A robot with a camera of {COLUMNS} x {ROWS} pixels, in a building of"
@@ -119,11 +110,9 @@ def robot_filter(labelled: Drive, scale_x: float, scale_z: float) -> KernelBayes
 def last_quarter(labelled: Drive) -> tuple[Drive, Drive]:
     """Cut a drive in two: three quarters and the last one."""
     cut = 3 * len(labelled.states) // 4
-    early, late = slice(None, cut), slice(cut, None)
-    return (
-        Drive(labelled.frames[early], labelled.states[early]),
-        Drive(labelled.frames[late], labelled.states[late]),
-    )
+    parts = slice(None, cut), slice(cut, None)
+    early, late = (Drive(labelled.frames[part], labelled.states[part]) for part in parts)
+    return early, late
 
 
 def distance(guess: Floats, truth: Drive) -> Floats:
@@ -145,7 +134,7 @@ def pictures(out: Path, seen: Drive, beliefs: Beliefs, guesses: Floats) -> Itera
     try:
         empty_figure(1.0, 1.0)  # says what to install before any work is done
         mean, density = beliefs.mean()[:, :2], place_density(beliefs)
-        drawing = Drawing(Plan(*walls()), seen.frames, seen.states, mean, guesses, density)
+        drawing = Drawing(walls(), seen.frames, seen.states, mean, guesses, density)
         out.mkdir(parents=True, exist_ok=True)
         yield f"Picture of the first drive: {drawing.picture(out / 'robot.png')}"
         yield f"and as a film:              {drawing.film(out / 'robot.gif')}"

@@ -48,8 +48,8 @@ from kernelbayes.filters.step import (
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, take
-from kernelbayes.select import progress_bar
 from kernelbayes.select.calibration import Calibration
+from kernelbayes.select.search import progress_bar
 
 
 class Filter(ABC, BaseEstimator):  # type: ignore[misc]

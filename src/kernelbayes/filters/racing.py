@@ -1,8 +1,8 @@
 """Candidates of tuning: settings of a filter that filter held-out parts side by side.
 
 A candidate learns from all parts of the training sequences but one and filters the one held out,
-stretch by stretch, in turn. In a :func:`~kernelbayes.select.race` one that is clearly worse than
-the best so far is given up, so that a poor candidate costs little.
+stretch by stretch, in turn. In a :func:`~kernelbayes.select.search.race` one that is clearly
+worse than the best so far is given up, so that a poor candidate costs little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kernelbayes.filters.loop import Filter, run_all, smooth_all
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count
-from kernelbayes.select import Table, Trial, race
+from kernelbayes.select.search import Trial, race
+from kernelbayes.tables import Table
 
 # A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
 # level of a two-sided test.

@@ -59,7 +59,8 @@ from kernelbayes.kernels import (
 )
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, concatenate
-from kernelbayes.select import progress_bar, tune
+from kernelbayes.select.search import progress_bar
+from kernelbayes.select.tuning import tune
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.
 # Chosen by hand to lie far apart: the moves that follow go on from the best of them.

@@ -55,7 +55,7 @@ from kernelbayes.likelihood_free.results import (
 )
 from kernelbayes.likelihood_free.simulate import as_observation, simulate
 from kernelbayes.points import PointsLike, column_names
-from kernelbayes.select import progress_bar
+from kernelbayes.select.search import progress_bar
 
 # An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.
 Model = Any

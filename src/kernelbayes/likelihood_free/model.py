@@ -31,7 +31,7 @@ from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_weights
 from kernelbayes.likelihood_free.simulate import Simulations, check_names
 from kernelbayes.points import PointsLike, column_names
-from kernelbayes.select import progress_bar
+from kernelbayes.select.search import progress_bar
 
 Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]
 # A warning says when an observation is further from the simulations than all but this share of

@@ -48,7 +48,7 @@ from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.workers import BLOCK, Run, parameter_blocks
 from kernelbayes.points import PointsLike, column_names
-from kernelbayes.select import progress_bar
+from kernelbayes.select.search import progress_bar
 
 
 @dataclass(frozen=True, eq=False, repr=False)

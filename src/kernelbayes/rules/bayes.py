@@ -138,10 +138,7 @@ def chain_rule(
         "a" (CME13 eq. 18): over all pairs of prior points and training outputs, so the prior's
         own points stay; n x m weights. "b" (CME13 eq. 19): over the training pairs, n weights.
 
-    Returns
-    -------
-    Joint
-        Over points {"x": A, "z": B}.
+    The points of the result are {"x": A, "z": B}.
     """
     _check_form(form)
     cond = as_conditional(cme)
@@ -192,11 +189,6 @@ def bayes_rule(
     ratio : DensityRatio or array (n,), optional
         For the importance rule: a density ratio of prior and training marginal at the training
         points, instead of KuLSIF with the ridge of ``cme``.
-
-    Returns
-    -------
-    Conditional
-        Of A given B.
 
     Where the prior has no mass on the training sample, its weights are replaced by the training
     marginal's and a ``NumericalWarning`` says so. It also says so when more than a fifth of the
@@ -290,7 +282,6 @@ def _lift(
 
 
 def _own_points(prior: MeanElement) -> Embedding:
-    """Return a prior that has points, which form "a" keeps."""
     if not isinstance(prior, Embedding):
         raise TypeError("form 'a' keeps the prior's own points, so the prior must be a sample")
     return prior

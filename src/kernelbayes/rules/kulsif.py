@@ -50,10 +50,9 @@ def kulsif_scores(
     """
     Z = take(Z, loo_subset(count(Z)))
     if not isinstance(m, Embedding):  # a closed form: leave out points of the denominator only
-        G, values = as_doubles(m.kernel(Z)), as_doubles(m(Z))
+        values = as_doubles(m(Z))[:, None]
         square = np.array([[to_float(m.norm()) ** 2]])
-        joint = np.block([[G, values[:, None]], [values[None, :], square]])
-        L = Dense(joint).factor
+        L = Dense(np.block([[as_doubles(m.kernel(Z)), values], [values.T, square]])).factor
         F, mean, U, w = L[:-1], L[-1], None, None
     else:
         keep = loo_subset(len(m))
@@ -86,21 +85,14 @@ def kulsif_loo(
 
     Parameters
     ----------
-    F : array (n, r)
-        Features of the denominator.
-    mean : array (r,)
-        Features of the numerator's embedding.
-    ridges : array (p,)
+    F, mean : arrays (n, r) and (r,)
+        Features of the denominator's points and of the numerator's embedding.
     U, w : arrays (m, r) and (m,), optional
         Features and weights of the numerator's points; without them the numerator is exact.
         The shorter sample is gone through more than once, so that every point is left out.
     relative : float
         Score the left-out values of r / (relative r + 1 - relative), cut off at zero, with
         ``relative`` of the numerator mixed into the denominator; 0 is Kanamori's score.
-
-    Returns
-    -------
-    array (p,)
     """
     n = len(F)
     if n == 1:

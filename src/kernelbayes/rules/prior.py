@@ -27,7 +27,7 @@ COVERED = 0.8
 def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement:
     """Prior as an embedding of the given kernel: None is the training marginal."""
     if not isinstance(prior, MeanElement):
-        points = training if prior is None else prior_points(prior, kernel)
+        points = training if prior is None else _prior_points(prior, kernel)
         kernel.check_pair(points, training)
         sample: Embedding = embed(points, kernel)
         return sample
@@ -58,7 +58,7 @@ def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
     return again
 
 
-def prior_points(prior: PointsLike, kernel: Kernel) -> Points:
+def _prior_points(prior: PointsLike, kernel: Kernel) -> Points:
     """Check the points of a prior; a distribution or a single value gets a clear error."""
     if callable(getattr(prior, "rvs", None)):
         raise TypeError(

@@ -37,7 +37,6 @@ from kernelbayes.arrays import (
     like,
     namespace,
     row_blocks,
-    to_numpy,
 )
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.mean import LEAST_MASS
@@ -52,12 +51,8 @@ from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
 class Calibration:
     """Left-out probability integral transforms, and the quantiles they correct.
 
-    Attributes
-    ----------
-    pit : array (m, d)
-        F^(-i)(z_i | x_i) of each coordinate; uniform where nothing needs correcting.
-    weights : array (m,)
-        How much each counts (under the prior in force), summing to one.
+    ``pit`` (m, d) is F^(-i)(z_i | x_i) of each coordinate, uniform where nothing needs correcting;
+    ``weights`` (m,) say how much each counts (under the prior in force) and sum to one.
     """
 
     pit: Floats
@@ -74,11 +69,8 @@ class Calibration:
 
     def quantile(self, mu: Embedding | Batch, q: npt.ArrayLike) -> Array:
         """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
-        levels = self.levels(q)
-        columns = [
-            to_numpy(mu.quantile(column, valid="rearranged"))[..., j]
-            for j, column in enumerate(levels.T)
-        ]
+        found = [as_doubles(mu.quantile(at, valid="rearranged")) for at in self.levels(q).T]
+        columns = [quantiles[..., j] for j, quantiles in enumerate(found)]
         return like(np.stack(columns, axis=-1), mu.weights)
 
     def interval(self, mu: Embedding | Batch, level: float = 0.9) -> Array:
@@ -90,20 +82,11 @@ class Calibration:
 
 
 def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
-    """Left-out probability integral transforms of a fitted conditional embedding or Bayes' rule.
+    """Left-out probability integral transforms of a fitted model of hidden variables in R^d.
 
     Beyond 2000 pairs a fixed random 2000 are left out, one at a time. Only the importance rule has
     the closed form; the original rule is refused. Bayes' rule of form "a" is too, as its points are
     not the pairs' own.
-
-    Parameters
-    ----------
-    model : ConditionalEmbedding or KernelBayesRule
-        Fitted, on hidden variables in R^d.
-
-    Returns
-    -------
-    Calibration
     """
     rule = model.rule_ if isinstance(model, KernelBayesRule) else model.conditional_
     if isinstance(model, KernelBayesRule) and model.method != "importance":
@@ -115,8 +98,8 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
     if isinstance(model, KernelBayesRule):
         counts = np.maximum(as_doubles(model.prior_weights_), 0.0)
     keep = loo_subset(rule.n)
-    blocks = [keep[block] for block in row_blocks(len(keep), rule.n)]
-    pit = np.concatenate([_left_out(rule, Z, rows) for rows in blocks])
+    blocks = row_blocks(len(keep), rule.n)
+    pit = np.concatenate([_left_out(rule, Z, keep[rows]) for rows in blocks])
     weights = counts[keep]
     if weights.sum() <= 0:
         raise ValueError("no pair has a positive weight under this prior: nothing to calibrate on")

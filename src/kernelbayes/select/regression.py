@@ -8,16 +8,16 @@ feature machines),
 
 .. math:: M = \frac1n \sum_i \sum_j \nabla f_j(x_i) \nabla f_j(x_i)^\top,
 
-for as long as that lowers the leave-one-out error: inputs that do not matter disappear. What is
-kept are the left-out predictions too, since residuals of the fit itself are too small. They are
-made in folds. Leaving out one pair at a time would not do: among pairs with the same input such a
-prediction is a straight line in the pair's own target, and what is regressed on it next would fit
-the target without an error.
+for as long as that lowers the leave-one-out error: inputs that do not matter disappear. Left-out
+predictions are kept, since residuals of the fit itself are too small. They are made in folds: with
+one pair left out at a time, among pairs with the same input, a prediction is a straight line in the
+pair's own target, and what is regressed on it next would fit the target without an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from kernelbayes.tables import Row
 LANDMARKS = 400
 CHOICE_PAIRS = 1500
 # Bandwidths tried first, in multiples of the median distance, and down to which they are halved.
+Scales = tuple[float, ...]
 SCALES = (0.35, 0.7, 1.4, 2.8)
 FINEST = 0.05
 # Updates of the metric at most: Radhakrishnan et al. (2024) need a few.
@@ -86,8 +87,7 @@ class Basis:
         total = np.zeros((X.shape[1], X.shape[1]))
         for j in range(coefficients.shape[1]):
             bent = K @ (alpha[:, [j]] * self.landmarks) - U * values[:, [j]]
-            g = bent / self.bandwidth**2 + self.slope * coefficients[r:-1, j]
-            g = g @ self.metric.T
+            g = (bent / self.bandwidth**2 + self.slope * coefficients[r:-1, j]) @ self.metric.T
             total += g.T @ g
         return total / len(X)
 
@@ -123,37 +123,33 @@ def regress(
 ) -> Regression:
     """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
 
-    Bandwidth, ridge and metric are chosen on so many pairs; bandwidths smaller than usual are tried
-    down to ``finest`` median distances. More landmarks than usual are used when bandwidth and
-    metric have been chosen.
+    Bandwidth, ridge and metric are chosen on so many pairs, bandwidths down to ``finest`` median
+    distances. More landmarks than usual are used when these have been chosen.
     """
     subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
     Xs, Ys = X[subset], Y[subset]
-    best = _searched(Xs, Ys, np.eye(X.shape[1]), SCALES, w, finest)
+    best, scales = _searched(Xs, Ys, np.eye(X.shape[1]), SCALES, w, finest)
     for _ in range(updates):
         r = np.full(len(Xs), 1.0 / len(Xs)) if w is None else w
         weighted = r[:, None] * best.F
         coefficients = solve_ridges(best.F.T @ weighted, weighted.T @ Ys, best.ridges)
         metric = _sharpened(best.basis.gradients(Xs[:GRADIENT_PAIRS], coefficients))
-        found = _searched(Xs, Ys, metric, best.scales, w, finest)
+        found, beside = _searched(Xs, Ys, metric, scales, w, finest)
         if found.error >= best.error:
             break
-        best = found
+        best, scales = found, beside
+    basis = best.basis
     if landmarks <= LANDMARKS:
-        return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
-    chosen = best.basis
-    places = Xs[:landmarks] @ chosen.metric
-    basis = _basis(places, chosen.metric, chosen.bandwidth, chosen.slope)
+        return _solved(basis, basis(X), Y, weights, best.ridges)
+    basis = _basis(Xs[:landmarks] @ basis.metric, basis.metric, basis.bandwidth, basis.slope)
     F = basis(X)
     return _solved(basis, F, Y, weights, _ridges(F[subset], Ys, w)[0])
 
 
 def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
     """Fit other targets on a basis that is already chosen; ridges by leave-one-out."""
-    F, some = basis(X), slice(CHOICE_PAIRS)
-    w = None if weights is None else weights[some] / weights[some].sum()
-    return _solved(basis, F, Y, weights, _ridges(F[some], Y[some], w)[0])
+    return _refitted(basis, basis(X), Y, weights)
 
 
 def again(fit: Regression, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
@@ -164,12 +160,10 @@ def again(fit: Regression, X: Floats, Y: Floats, weights: Floats | None = None) 
 def reweighted(fit: Regression, X: Floats, Y: Floats, variances: Floats) -> Regression:
     """Fit again, with each pair counting by one over its variance (n, q), target by target."""
     F, columns = fit.basis(X), []
-    for j in range(Y.shape[1]):
-        floor = LEAST_VARIANCE * float(np.mean(variances[:, j]))
-        w = 1.0 / np.maximum(variances[:, j], max(floor, np.finfo(float).tiny))
-        some = slice(CHOICE_PAIRS)
-        ridges = _ridges(F[some], Y[some, j : j + 1], w[some] / w[some].sum())[0]
-        columns.append(_solved(fit.basis, F, Y[:, j : j + 1], w / w.sum(), ridges))
+    for y, variance in zip(Y.T[:, :, None], variances.T, strict=True):
+        floor = LEAST_VARIANCE * float(np.mean(variance))
+        w = 1.0 / np.maximum(variance, max(floor, np.finfo(float).tiny))
+        columns.append(_refitted(fit.basis, F, y, w / w.sum()))
     return Regression(
         fit.basis,
         np.concatenate([c.ridges for c in columns]),
@@ -178,29 +172,22 @@ def reweighted(fit: Regression, X: Floats, Y: Floats, variances: Floats) -> Regr
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Tried:
-    """A basis with its features (n, r), the best ridges (q,) and their leave-one-out error.
-
-    ``scales`` are the bandwidths to try after another update of the metric: its own, and beside it.
-    """
+class _Tried(NamedTuple):
+    """A basis with its features (n, r), the best ridges (q,) and their leave-one-out error."""
 
     basis: Basis
     F: Floats
     ridges: Floats
     error: float
-    scales: tuple[float, ...] = ()
 
 
 def _searched(
-    X: Floats,
-    Y: Floats,
-    metric: Floats,
-    scales: tuple[float, ...],
-    weights: Floats | None,
-    finest: float,
-) -> _Tried:
-    """Best bandwidth in a metric: of some scales, or below them for as long as that pays."""
+    X: Floats, Y: Floats, metric: Floats, scales: Scales, weights: Floats | None, finest: float
+) -> tuple[_Tried, Scales]:
+    """Best bandwidth in a metric: of some scales, or below them for as long as that pays.
+
+    Also the scales to try after another update of the metric: its own, and those beside it.
+    """
     U = X @ metric
     median = float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
     slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
@@ -215,9 +202,15 @@ def _searched(
     table = coarse_to_fine(
         float, score, np.inf, start=scales, finest=2.0, narrowest=finest / 2.0, widest=scales[-1]
     )
-    best, tried = table.best["scale"], sorted(fits)
-    at = tried.index(best)
-    return replace(fits[best], scales=tuple(tried[max(at - 1, 0) : at + 2]))
+    tried = sorted(fits)
+    at = tried.index(table.best["scale"])
+    return fits[tried[at]], tuple(tried[max(at - 1, 0) : at + 2])
+
+
+def _refitted(basis: Basis, F: Floats, Y: Floats, weights: Floats | None) -> Regression:
+    some = slice(CHOICE_PAIRS)
+    w = None if weights is None else weights[some] / weights[some].sum()
+    return _solved(basis, F, Y, weights, _ridges(F[some], Y[some], w)[0])
 
 
 def _basis(landmarks: Floats, metric: Floats, h: float, slope: float) -> Basis:

@@ -1,8 +1,8 @@
 r"""The risk of Bayes' rule under a prior, estimated from left-out pairs of another distribution.
 
 Held-out pairs come from the training distribution, but the rule will be used under another prior.
-So held-out pairs cannot be scored as they are. Every criterion here that knows the prior estimates
-the risk under the prior, for the left-out predictions p_i of the rule at the training points,
+Every criterion here that knows the prior estimates the risk under the prior, for the left-out
+predictions p_i of the rule at the training points,
 
 .. math:: \mathrm{E} |z - p(x)|^2 = \sum_i a_i |p_i|^2 - 2 \sum_i c_i \cdot p_i + \text{constant}
 
@@ -67,17 +67,13 @@ REACH = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """A candidate for the first half of the rule.
-
-    ``weights`` (n,) are not negative and sum to one, ``mass`` is what they summed to. The original
-    rule has weights of both signs, ``signed``: those of the pairs outside each fold.
-    """
+    """A candidate for the first half of the rule."""
 
     kernel: Kernel
     ridge: float | None
-    weights: Floats
-    mass: float
-    signed: list[Floats]
+    weights: Floats  # (n,), not negative, sum one
+    mass: float  # what the weights summed to
+    signed: list[Floats]  # of the original rule: those of the pairs outside each fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +90,8 @@ class Risk:
         Shape (n, 2); the constant, which compares nothing, is shared out.
         """
         own = self.a[:, None] * p**2 - 2.0 * self.c * p
-        return np.column_stack(
-            [own.sum(axis=1) + self.constant / len(p), own[:, :means].sum(axis=1)]
-        )
+        every = own.sum(axis=1) + self.constant / len(p)
+        return np.column_stack([every, own[:, :means].sum(axis=1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +200,8 @@ class Task:
             found = loo(F, pilot, ridge_grid(F), intercept=True)
             return {"score": found.errors.min(), "fit": (F, V, found.best)}
 
-        budget = len(SMOOTHER_SCALES)
-        table = coarse_to_fine(self.z.kernel.scaled, score, budget, start=SMOOTHER_SCALES)
+        scales = SMOOTHER_SCALES
+        table = coarse_to_fine(self.z.kernel.scaled, score, len(scales), start=scales)
         F, V, ridge = table.best["fit"]
         path = RidgePath.of(F, pilot, np.full(n, 1.0 / n))
         return np.asarray(((V @ path.Q) * path.filtered(ridge)) @ (F @ path.Q).T / n + 1.0 / n)

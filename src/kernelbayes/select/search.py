@@ -5,7 +5,7 @@ guess). :func:`race` compares candidates on parts of held-out data, one part aft
 gives up early on those that fall behind: a poor candidate costs little. Both minimise.
 
 >>> import numpy as np
->>> from kernelbayes.select import coarse_to_fine, race, Trial
+>>> from kernelbayes.select.search import coarse_to_fine, race, Trial
 >>> table = coarse_to_fine(float, lambda scale: {"score": abs(scale - 3.0)}, budget=9)
 >>> table.best["scale"]
 2.8284271247461903
@@ -21,6 +21,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -48,26 +49,12 @@ def coarse_to_fine(
 ) -> Table:
     """Search over one scale: coarse steps, then outward or finer around the best.
 
-    Parameters
-    ----------
-    at : callable
-        Candidate at a scale, e.g. ``kernel.scaled``. One that does not change is scored once.
-    score : callable
-        Candidate to a row with at least ``"score"``; smaller is better.
-    budget : int
-        How many scales are tried at most.
-    bar : progress bar, optional
-    start : sequence of float
-        Scales tried first. From the best of them steps are a factor of 2, later its roots.
-    finest : float
-        Smallest factor of a step.
-    narrowest, widest : float
-        Ends of the scale.
+    ``at(scale)`` is the candidate at a scale, e.g. ``kernel.scaled``; one that does not change is
+    scored once. ``score(candidate)`` is a row with at least ``"score"``; smaller is better. At most
+    ``budget`` scales between ``narrowest`` and ``widest`` are tried, ``start`` first; from the best
+    of them steps are a factor of 2, later its roots down to ``finest``.
 
-    Returns
-    -------
-    Table
-        In the order tried, each row with its ``"scale"``; ``best`` is the result.
+    Returns the rows in the order tried, each with its ``"scale"``; ``best`` is the result.
     """
     if budget < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
@@ -84,20 +71,14 @@ def coarse_to_fine(
     for scale in start[: int(min(budget, len(start)))]:
         visit(scale)
     factor = 2.0
-    while len(table) < budget:
-        best = table.best["scale"]
-        seen = [row["scale"] for row in table]
-        new = [
-            scale
-            for scale in (best * factor, best / factor)
-            if not np.any(np.isclose(scale, seen)) and narrowest <= scale < 1.001 * widest
-        ]
-        if new:
-            visit(new[0])
-            continue
-        factor = factor**0.5
-        if factor < finest:
-            break
+    while len(table) < budget and factor >= finest:
+        best, seen = table.best["scale"], [row["scale"] for row in table]
+        for scale in (best * factor, best / factor):
+            if narrowest <= scale < 1.001 * widest and not np.any(np.isclose(scale, seen)):
+                visit(scale)
+                break
+        else:
+            factor = factor**0.5
     return table
 
 
@@ -139,29 +120,16 @@ def race(
 ) -> list[Trial[C]]:
     """Compare candidates on one part of the data after the other; the worse ones stop early.
 
-    Parameters
-    ----------
-    candidates : iterable
-    score : callable
-        ``score(candidate, part)`` is the trial of the candidate after this part: all losses so far.
-        Its candidate, which may be a refined one, goes on to the next part.
-    parts : sequence
-        In the order in which they are gone through.
-    leader : Trial, optional
-        One that has been through all parts already.
-    give_up : float
-        A candidate stops when it is worse than the best by more than so many standard errors of
-        the difference. Infinite: none stops for that.
-    keep : callable, optional
-        ``keep(i, running)`` is how many of the running candidates go on after part i, the best
-        first; None means all of them.
+    ``score(candidate, part)`` is the trial of a candidate after a part: all losses so far. The
+    trial's candidate, which may be a refined one, goes on to the next part. A candidate stops when
+    it is worse than the best by more than ``give_up`` standard errors of the difference, and when
+    it is not among the best ``keep(i, running)`` after part i (None means all of them). ``leader``
+    has been through all parts already.
 
-    Returns
-    -------
-    list of Trial
-        Best first: those that went through all parts by their score, then those that stopped, the
-        last to stop first.
+    Returns trials, best first: those that went through all parts by their score, then those that
+    stopped, the last to stop first.
     """
+    score_of = attrgetter("score")
     running, finished = list(candidates), [] if leader is None else [leader]
     stopped: list[Trial[C]] = []
     for i, part in enumerate(parts if running else ()):
@@ -172,31 +140,20 @@ def race(
         on = trials
         if give_up < math.inf:
             front = min([*trials, *finished], key=lambda trial: trial.behind(trials[0])[0])
-            on = [trial for trial in trials if _close(trial, front, give_up)]
+            gaps = [trial.behind(front) for trial in trials]
+            on = [t for t, gap in zip(trials, gaps, strict=True) if gap[0] <= give_up * gap[1]]
         limit = keep(i, len(on)) if keep is not None and on else None
         if limit is not None:
-            on = sorted(on, key=_score)[:limit]
-        stopped = sorted((trial for trial in trials if trial not in on), key=_score) + stopped
+            on = sorted(on, key=score_of)[:limit]
+        stopped = sorted((trial for trial in trials if trial not in on), key=score_of) + stopped
         running = [trial.candidate for trial in on]
         if not running:
             break
-    return sorted(finished, key=_score) + stopped
-
-
-def _score(trial: Trial[Any]) -> float:
-    return trial.score
-
-
-def _close(trial: Trial[Any], front: Trial[Any], give_up: float) -> bool:
-    worse, error = trial.behind(front)
-    return worse <= give_up * error
+    return sorted(finished, key=score_of) + stopped
 
 
 def progress_bar(total: float, description: str, progress: bool | None = None) -> Any:
-    """Progress bar, shown when a person is watching (a terminal or a notebook).
-
-    ``progress=True`` or ``False`` overrides.
-    """
+    """Progress bar, by default shown when a person is watching (a terminal or a notebook)."""
     if progress is None:
         progress = sys.stderr.isatty() or "ipykernel" in sys.modules
     return tqdm(total=total, desc=description, disable=not progress, leave=False)

@@ -5,24 +5,43 @@ with the table of what was tried in ``tuning_``. It is generous with ridges, whi
 (one eigendecomposition scores all of them by closed-form leave-one-out), and careful with
 bandwidths: multiples of the median heuristic, coarse first, then refined around the best.
 
-Each model says what it is scored on; see its ``tune`` section in the documentation of its class.
+For Bayes' rule, ratios, bandwidths and ridges are compared by their risk under the prior
+(:mod:`kernelbayes.select.risk`), estimated from left-out pairs. "marginal" (KBR13 section 4.2)
+compares the averaged posterior with the marginal of held-out z under the training marginal instead.
+
+The bandwidth of x is left where the search started (the median heuristic) unless another is clearly
+better, by more than one standard error of the difference over pairs (Breiman et al. 1984), both for
+the means alone and for means and mass. In high dimension such differences are mostly noise, and a
+choice that follows them loses more than it gains; with many pairs the standard error vanishes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, get_args
 
-from kernelbayes.arrays import Rng
-from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
+import numpy as np
+from sklearn.base import clone
+from tqdm import tqdm
+
+from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, to_float
+from kernelbayes.embedding import Embedding, MeanElement, embed
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike
-from kernelbayes.rules.conditional import ConditionalEmbedding
-from kernelbayes.rules.prior import PriorLike
+from kernelbayes.points import PointsLike, numeric_values, take
+from kernelbayes.rules.conditional import ConditionalEmbedding, variable
+from kernelbayes.rules.prior import PriorLike, prior_under
+from kernelbayes.select.risk import FOLDS, Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
+
+# Pairs used for tuning; a fixed random subset beyond this number. An eigendecomposition of this
+# size, one for each bandwidth, takes about a tenth of a second.
+TUNE_POINTS = 1000
 
 
 @singledispatch
@@ -102,6 +121,162 @@ def _(
         table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar)
     best = table.best
     tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
-    table = Table({"stage": "regression", "variable": "x", **row} for row in table)
-    tuned.tuning_ = table  # type: ignore[attr-defined]
+    rows = Table({"stage": "regression", "variable": "x", **row} for row in table)
+    tuned.tuning_ = rows  # type: ignore[attr-defined]
     return tuned
+
+
+@tune.register
+def _(
+    model: KernelBayesRule,
+    X: PointsLike,
+    Z: PointsLike,
+    *,
+    prior: PriorLike = None,
+    criterion: Criterion | None = None,
+    budget: int = 12,
+    rng: Rng = 0,
+    progress: bool | None = None,
+) -> KernelBayesRule:
+    """Both bandwidths and both ridges, for the prior in force."""
+    x, z = variable(X, model.kernel_x, "X"), variable(Z, model.kernel_z, "Z")
+    if x.n != z.n:
+        raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
+    keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
+    x, z = (replace(v, points=take(v.points, keep)) for v in (x, z))
+    values = numeric_values(z.points)
+    if criterion is None:
+        criterion = "combined" if values is not None and z.kernel.is_vector else "rkhs"
+    if criterion not in get_args(Criterion):
+        raise ValueError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}")
+    if criterion in ("combined", "predictive") and values is None:
+        raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
+    values = np.empty((z.n, 0)) if values is None else as_doubles(values)
+    element = _subset(prior_under(prior, z.kernel, z.points))
+    fold = as_generator(rng).permutation(z.n) % FOLDS
+    task = Task(model, x, z, values, element, criterion, fold)
+    with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
+        ratios, table = task.ratios(budget, bar)
+        best, tried = _search(task, ratios, budget, bar)
+    tuned: KernelBayesRule = clone(model).set_params(
+        kernel_x=best["kernel"],
+        kernel_z=best["kernel_z"],
+        ridge=best["ridge"],
+        prior_ridge=model.prior_ridge if prior is None else best["prior_ridge"],
+    )
+    tuned.fit(X, Z, prior=prior)
+    tuned.tuning_ = Table(table + tried)
+    return tuned
+
+
+def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Row, list[Row]]:
+    """Ratio at the starting bandwidth of x, then the bandwidth of x, then the ratio again.
+
+    Returns the best row and all rows.
+    """
+    targets = task.targets(ratios[0])
+    risk = task.risk(ratios[0], targets)
+    table: list[Row] = []
+    terms: dict[Kernel, Floats] = {}  # what each pair adds to the score, by bandwidth of x
+
+    def scored(ratio: Ratio, kernel: Kernel) -> Row:
+        score, terms[kernel] = _score(task, ratio, kernel, targets, risk)
+        row = {"stage": "rule", "variable": "x", "kernel": kernel, "kernel_z": ratio.kernel}
+        return {**row, "prior_ridge": ratio.ridge, **score}
+
+    def best_ratio(kernel: Kernel, scale: float) -> tuple[Ratio, Row]:
+        rows = [{"scale": scale, **scored(ratio, kernel)} for ratio in ratios]
+        table.extend(rows)
+        best = Table(rows).best
+        return ratios[rows.index(best)], best
+
+    ratio = ratios[0]
+    if len(ratios) > 1:
+        ratio, _ = best_ratio(task.x.kernel, 1.0)
+    # Finer steps differ by less than the noise of the risk; beyond four medians a smooth
+    # kernel hardly changes but for the scale of its ridge.
+    finest, widest = (2.0, 4.0) if task.criterion == "combined" else (1.1, np.inf)
+    rows = coarse_to_fine(
+        task.x.kernel.scaled, lambda kernel: scored(ratio, kernel), budget, bar,
+        finest=finest, widest=widest,
+    )  # fmt: skip
+    table += rows
+    row = _steady(rows, terms)
+    return best_ratio(row["kernel"], row["scale"])[1] if len(ratios) > 1 else row, table
+
+
+def _score(
+    task: Task, ratio: Ratio, kernel: Kernel, targets: Floats, risk: Risk
+) -> tuple[Row, Floats]:
+    """Best ridge with its score, and what each pair (or fold) adds to it."""
+    F, method = task.features(kernel), task.model.method
+    ridges = ridge_grid(F, ratio.weights)
+    if task.criterion == "marginal":
+        terms = _marginal_errors(task, F, targets, ridges)
+    else:
+        predictions = (
+            loo(F, targets, ridges, ratio.weights).predictions()
+            if method == "importance"
+            else _original_predictions(task, F, targets, ridges, ratio.signed)
+        )
+        means = targets.shape[1] - (task.criterion == "combined")  # not the constant
+        terms = np.array([risk.terms(p, means) for p in predictions])
+    scores = terms[:, :, 0].sum(axis=1)
+    i = int(np.argmin(scores))
+    ridge = float(ridges[i])
+    ridge = ridge * ratio.mass if method == "importance" else ridge**2
+    return {"ridge": ridge, "score": float(scores[i])}, terms[i]
+
+
+def _original_predictions(
+    task: Task, F: Floats, H: Floats, ridges: Floats, signed: list[Floats]
+) -> Iterator[Floats]:
+    """Held-out predictions (n, q) of the original rule over folds, for delta = ridge^2."""
+    fits = [
+        (test, RidgePath.of(F[train], H[train], gamma))
+        for gamma, (train, test) in zip(signed, task.parts, strict=True)
+    ]
+    for ridge in ridges:
+        predictions = np.empty(H.shape)
+        for test, fit in fits:
+            predictions[test] = fit.predict(F[test], float(ridge), original=True)
+        yield predictions
+
+
+def _marginal_errors(task: Task, F: Floats, H: Floats, ridges: Floats) -> Floats:
+    """KBR13 section 4.2: averaged posterior against the marginal, (ridges, folds, 1)."""
+    errors = []
+    for train, test in task.parts:
+        fit = RidgePath.of(F[train], H[train], np.full(len(train), 1.0 / len(train)))
+        mean, target = F[test].mean(axis=0), H[test].mean(axis=0)
+        original = task.model.method == "original"
+        found = ((mean @ fit.Q) * fit.filtered(ridges[:, None], original)) @ fit.cross
+        errors.append(np.sum((found - target) ** 2, axis=1))
+    return np.stack(errors, axis=1)[:, :, None]
+
+
+def _steady(rows: list[Row], terms: dict[Kernel, Floats]) -> Row:
+    """Row nearest to the starting bandwidth that the best row does not clearly beat.
+
+    Clearly: by more than one standard error of the difference, in every column of the ``terms``
+    (n, k) that the pairs add to the scores.
+    """
+    best = min(rows, key=lambda row: row["score"])
+
+    def as_good(row: Row) -> bool:
+        worse = terms[row["kernel"]] - terms[best["kernel"]]
+        return bool(np.any(worse.sum(axis=0) <= np.sqrt(len(worse)) * worse.std(axis=0)))
+
+    near = [row for row in rows if row is best or as_good(row)]
+    return min(near, key=lambda row: (abs(np.log(row["scale"])), row["score"]))
+
+
+def _subset(element: MeanElement | None) -> MeanElement | None:
+    """Prior on at most TUNE_POINTS of its points, with its mass."""
+    if not isinstance(element, Embedding) or len(element) <= TUNE_POINTS:
+        return element
+    keep = loo_subset(len(element), TUNE_POINTS)
+    weights = element.weights[keep]
+    scale = to_float(element.mass) / (float(np.sum(as_doubles(weights))) or 1.0)
+    smaller: Embedding = embed(take(element.points, keep), element.kernel, weights * scale)
+    return smaller

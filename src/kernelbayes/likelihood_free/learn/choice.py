@@ -35,7 +35,8 @@ from kernelbayes.embedding.smooth import (
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import Likelihood
 from kernelbayes.likelihood_free.learn.task import DENSE, METHODS, RULES, Near, Rule, Task, Variant
-from kernelbayes.select import Table, Trial, race
+from kernelbayes.select.search import Trial, race
+from kernelbayes.tables import Table
 
 Criterion = Literal["log", "energy"]
 Learner = Near | Likelihood
