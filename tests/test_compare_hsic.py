@@ -7,7 +7,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes.compare.pairs import Variable, left_out, products
-from kernelbayes.gram import Dense, LowRank, policy
+from kernelbayes.gram import Dense, LowRank, base
 
 METHODS = ("permutation", "gamma", "wild", "linear", "block", "features")
 
@@ -70,10 +70,10 @@ def test_low_rank_factors_give_the_dense_statistics(monkeypatch):
     k = kb.Gaussian(1.0)
     found = []
     for smallest, kind in ((100, LowRank), (10**9, Dense)):
-        monkeypatch.setattr(policy, "FACTOR_FROM", smallest)
+        monkeypatch.setattr(base, "FACTOR_FROM", smallest)
         found.append(variable(k, x))
         assert isinstance(found[-1].gram, kind)
-    monkeypatch.setattr(policy, "FACTOR_FROM", 100)
+    monkeypatch.setattr(base, "FACTOR_FROM", 100)
     other = variable(k, y)
     order = np.stack([np.random.default_rng(s).permutation(450) for s in range(20)])
     # The factor leaves 1e-8 of the trace.

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import kernelbayes as kb
 from kernelbayes.compare import problem as problems
 from kernelbayes.compare.mmd import TwoSamples
-from kernelbayes.gram import policy
+from kernelbayes.gram import base, factored
 
 
 def samples(n=40, m=30, d=2, shift=0.5, seed=0):
@@ -75,7 +75,7 @@ def test_low_rank_factors_give_the_dense_statistics(monkeypatch):
     X, Y = samples(260, 200, shift=0.05)
     found = []
     for smallest in (100, 10**9):
-        monkeypatch.setattr(policy, "FACTOR_FROM", smallest)
+        monkeypatch.setattr(base, "FACTOR_FROM", smallest)
         problem = TwoSamples.of(X, Y, kb.Gaussian(1.0))
         found.append(problem.statistics(problem.shuffled(50, np.random.default_rng(0))))
     np.testing.assert_allclose(*found, rtol=1e-5)  # the factor leaves 1e-8 of the trace
@@ -235,7 +235,7 @@ def test_a_gram_matrix_too_large_for_memory_says_what_to_do(monkeypatch):
     asked = []
     monkeypatch.setattr(problems, "GRAM_ENTRIES", 500 * 28)
     monkeypatch.setattr(
-        policy, "partial_cholesky", lambda k, P, rank, tol, rng: asked.append(rank) or (0, 0, 1.0)
+        factored, "partial_cholesky", lambda k, P, rank, tol, rng: asked.append(rank) or (0, 0, 1.0)
     )
     with pytest.raises(ValueError, match="features"):
         kb.mmd_test(*samples(250, 250), kb.Gaussian(1.0), rng=0)

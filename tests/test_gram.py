@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.gram import Dense, Gram, LowRank, OnDemand, Streamed, exact_features, policy
+from kernelbayes.gram import (
+    Dense,
+    Gram,
+    LowRank,
+    OnDemand,
+    Streamed,
+    base,
+    exact_features,
+    factored,
+)
 from kernelbayes.gram.features import cheap_features
 
 N = 60
@@ -39,9 +48,9 @@ POLICIES = {
 
 @pytest.fixture(params=POLICIES)
 def gram(request, monkeypatch):
-    monkeypatch.setattr(policy, "FACTOR_FROM", 1)
+    monkeypatch.setattr(base, "FACTOR_FROM", 1)
     if request.param == "streamed":
-        monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
+        monkeypatch.setattr(factored, "STREAM_ENTRIES", 10)
     kind, make = POLICIES[request.param]
     found = make()
     assert isinstance(found, kind)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kernelbayes.gram import lapack
+from kernelbayes.gram.solvers import cho_solve
 
 RNG = np.random.default_rng(0)
 A = RNG.normal(size=(30, 6))
@@ -35,7 +36,7 @@ def test_solves(b):
     np.testing.assert_allclose(L @ lapack.solve_triangular(L, b), b, **close)
     np.testing.assert_allclose(L.T @ lapack.solve_triangular(L, b, transpose=True), b, **close)
     for found in (
-        lapack.cho_solve(L, b),
+        cho_solve(L, b),
         lapack.solve(POSITIVE, b),
         lapack.solve_positive(POSITIVE, b),
         lapack.solve_positive(POSITIVE.copy(), b, overwrite=True),

@@ -34,9 +34,10 @@ def test_only_gram_factors_and_solves(name):
     assert not calls, f"{name} calls linalg.{sorted(calls)}; use kernelbayes.gram.lapack"
 
 
-def test_within_gram_one_file_calls_the_library():
+def test_within_gram_the_library_is_called_in_two_files():
     callers = {n for n, p in FILES.items() if n[:5] == "gram/" and library_calls(p.read_text())}
-    assert callers == {"gram/lapack.py"}
+    # Solving with a factor that is there stands beside the solvers, so that they are one file.
+    assert callers == {"gram/lapack.py", "gram/solvers.py"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes import arrays
-from kernelbayes.gram import Dense, Factored, Gram, LowRank, Streamed, policy
+from kernelbayes.gram import Dense, Factored, Gram, LowRank, Streamed, factored
 
 RNG = np.random.default_rng(0)
 N, RANK = 23, 6  # neither divides the other: the last block is a short one
@@ -32,7 +32,7 @@ def solver(G, name, ridge=0.1):
 @pytest.fixture
 def streamed(request, monkeypatch):
     """Gram of the same points, streamed in blocks of the given number of rows."""
-    monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
+    monkeypatch.setattr(factored, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", request.param * RANK)
     G = Gram.of(KERNEL, X)
     assert isinstance(G, Streamed)
@@ -143,7 +143,7 @@ def test_a_streamed_model_equals_one_in_memory(rows, method, normalize, monkeypa
         return model.fit(x, z, prior=prior)
 
     held = fit()
-    monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
+    monkeypatch.setattr(factored, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", rows * 8)
     found = fit()
     assert isinstance(found.likelihood_.outputs.gram, Streamed)
@@ -155,7 +155,7 @@ def test_a_streamed_model_equals_one_in_memory(rows, method, normalize, monkeypa
 
 def test_a_streamed_conditional_embedding(monkeypatch):
     held = kb.ConditionalEmbedding(KERNEL, ridge=0.01).fit(X, X[:, 0])(X[:4]).weights
-    monkeypatch.setattr(policy, "STREAM_ENTRIES", 10)
+    monkeypatch.setattr(factored, "STREAM_ENTRIES", 10)
     monkeypatch.setattr(arrays, "BLOCK_ENTRIES", 5 * RANK)
     found = kb.ConditionalEmbedding(KERNEL, ridge=0.01).fit(X, X[:, 0])
     assert isinstance(found.conditional_.inputs.gram, Streamed)

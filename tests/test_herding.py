@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.gram import Dense, Gram, base, policy
+from kernelbayes.gram import Dense, Gram, base
 from kernelbayes.herding import exchange, greedy, score
 
 METHODS = ["herding", "exchange", "line-search", "fully-corrective"]
@@ -155,9 +155,9 @@ def test_no_mass_gives_an_answer_and_a_warning():
 def test_every_route_gives_the_same_picks(monkeypatch):
     X, kernel = normals(300), kb.Gaussian(1.5)
     whole = Gram.by_rows(kernel, X)
-    monkeypatch.setattr(policy, "ROW_ENTRIES", 0)
-    monkeypatch.setattr(policy, "RANK_SHARE", 1)
-    monkeypatch.setattr(policy, "FACTOR_FROM", 1)
+    monkeypatch.setattr(base, "ROW_ENTRIES", 0)
+    monkeypatch.setattr(base, "RANK_SHARE", 1)
+    monkeypatch.setattr(base, "FACTOR_FROM", 1)
     factored = Gram.by_rows(kernel, X)
     demanded = Gram.by_rows(kernel, X, products=False)
     monkeypatch.setattr(base, "CACHE_ENTRIES", 0)

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import kernelbayes as kb
-from kernelbayes.gram import dense, factored
+from kernelbayes.gram import Dense, factored
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=120)
@@ -106,7 +106,7 @@ def test_a_ridge_below_rounding_is_raised_on_torch_too():
     torch = pytest.importorskip("torch")
     G = torch.ones((5, 5), dtype=torch.float64)
     with pytest.warns(kb.NumericalWarning, match="raised"):
-        solver = dense.Dense(G).signed(torch.ones(5, dtype=torch.float64) / 5, 1e-30)
+        solver = Dense(G).signed(torch.ones(5, dtype=torch.float64) / 5, 1e-30)
     assert solver.diagnostics.rescues == 1
     assert bool(torch.isfinite(solver.solve(torch.ones(5, dtype=torch.float64))).all())
 

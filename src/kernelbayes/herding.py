@@ -25,7 +25,8 @@ from scipy.stats import qmc
 
 from kernelbayes.arrays import Floats, Ints, threads_for
 from kernelbayes.gram import Gram
-from kernelbayes.gram.lapack import cho_solve, cholesky, solve_triangular, symmetric_factor
+from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
+from kernelbayes.gram.solvers import cho_solve
 
 # A squared distance is known to about this, relative to the largest k(x, x): some ten roundings.
 ROUNDING = 1e-14

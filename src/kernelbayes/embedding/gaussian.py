@@ -9,7 +9,8 @@ from array_api_compat import device
 
 from kernelbayes.arrays import Array, as_floats, like, namespace, to_float
 from kernelbayes.embedding.mean import MeanElement, check_same_kernel
-from kernelbayes.gram.lapack import cho_solve, cholesky, eigenvalues
+from kernelbayes.gram.lapack import cholesky, eigenvalues
+from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike
 

@@ -22,9 +22,9 @@ it succeeds, up to ``RESCUE_BOUND`` times the largest diagonal entry; a ``Numeri
 so and ``diagnostics`` records it. Beyond the bound the matrix is not positive semi-definite, and
 a LinAlgError says what to look at.
 
-Modules: ``lapack`` has every factorisation and solve that the library makes of any matrix, ``loo``
-the closed-form leave-one-out, ``features`` the kernels with finite features, ``cholesky`` the
-pivoted factorisation, ``policy`` the choice that :meth:`Gram.of` makes.
+Modules: ``lapack`` has every factorisation that the library makes of any matrix, ``loo`` the
+closed-form leave-one-out, ``features`` the kernels with finite features, ``cholesky`` the pivoted
+factorisation, ``solvers`` all that runs when a solver is applied.
 
 >>> import numpy as np
 >>> from kernelbayes import Gaussian
@@ -35,11 +35,9 @@ pivoted factorisation, ``policy`` the choice that :meth:`Gram.of` makes.
 True
 """
 
-from kernelbayes.gram.base import Gram
-from kernelbayes.gram.dense import Dense, OnDemand
-from kernelbayes.gram.factored import Factored, LowRank, Streamed
+from kernelbayes.gram.base import Dense, Gram
+from kernelbayes.gram.factored import Factored, LowRank, OnDemand, Streamed, exact_features
 from kernelbayes.gram.finite import EXACT
-from kernelbayes.gram.policy import exact_features
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     RESCUE_FACTOR,

@@ -1,37 +1,65 @@
-"""What every Gram matrix answers, however it is held."""
+"""What a Gram matrix is, the one decision how it is held, and the one that is held whole."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from array_api_compat import device
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Array, Ints, Rng
-from kernelbayes.gram.solvers import Solver
+from kernelbayes.arrays import (
+    BLOCK_ENTRIES,
+    Array,
+    Ints,
+    Rng,
+    as_doubles,
+    epsilon,
+    like,
+    namespace,
+    row_blocks,
+    threads_for,
+    to_float,
+)
+from kernelbayes.gram.cholesky import check_rank
+from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.lapack import LinAlgError, pivoted_factor, solve_triangular, symmetric_factor
+from kernelbayes.gram.solvers import (
+    RESCUE_BOUND,
+    DenseRidge,
+    DenseSigned,
+    DenseWeighted,
+    Diagnostics,
+    Solver,
+    check_ridge,
+    check_weights,
+    factor_with_ridge,
+    warn_rescued,
+)
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
+from kernelbayes.points import Points, count, take
 
 # Entries of single rows that are remembered: 128 MB of float64.
 CACHE_ENTRIES = 4 * BLOCK_ENTRIES
+# Below this size a Gram matrix costs so little that a factor is not worth looking for.
+FACTOR_FROM = 400
+# For methods that go through a matrix row by row (:meth:`Gram.by_rows`): up to this many entries, a
+# few milliseconds of work, the whole matrix is computed at once.
+ROW_ENTRIES = 2**20
+# Beyond, a factor of this relative trace error stands for it. Values of an embedding are then off
+# by about as much, far less than herding leaves.
+ROW_TOL = 1e-10
+# Ranks tried: one part in RANK_SHARE of n, so that failing costs little beside n^2 evaluations.
+RANK_SHARE, RANK_LIMIT = 20, 512
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(ABC):
+class Gram:
     """A positive semi-definite matrix G (n, n), whole, factored or on demand.
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    diag : array (n,)
-    factor : array (n, r)
-        L with G = L L^T: the features given, or an exact factor.
-    kernel, points
-        Where it comes from, if it was made by :meth:`of`. The kernel is the one in use, which may
-        be an approximation of the one that was given.
-    policy : str
-        How it is held, and why.
+    ``kernel`` and ``points`` are where it comes from, if it was made by :meth:`of`; the kernel is
+    the one in use, which may approximate the one that was given. ``policy`` says how it is held,
+    and why.
     """
 
     kernel: Kernel | None = field(default=None, kw_only=True)
@@ -66,21 +94,9 @@ class Gram(ABC):
         4. The whole matrix (``Dense``), or its rows on demand where it has more than ``entries``
            entries (``OnDemand``).
 
-        Parameters
-        ----------
-        kernel : Kernel
-        points : points (n, ...)
-            As the kernel checked them.
-        rank, tol, most : see above
-        rng : int, Generator or None
-            For landmarks and pivots.
-        entries : int, optional
-            Most entries to hold at once; no limit if not given.
-        extend : bool
-            Whether the features of other points will be asked for. The factor is then that of a
-            kernel with landmarks, differentiable where the points are.
-        double : bool
-            NumPy doubles, whatever the points are.
+        ``rng`` is for landmarks and pivots. ``extend``: the features of other points will be asked
+        for, so that the factor is that of a kernel with landmarks, differentiable where the points
+        are. ``double``: NumPy doubles, whatever the points are.
 
         Examples
         --------
@@ -93,39 +109,62 @@ class Gram(ABC):
         >>> Gram.of(Gaussian(1.0), X, tol=1e-10, rng=0).factor.shape[1] < 20
         True
         """
-        from kernelbayes.gram.policy import choose  # it makes the subclasses of this class
+        from kernelbayes.gram import factored  # it has the other subclasses of this class
 
-        return choose(
-            kernel, points, rank=rank, tol=tol, most=most, rng=rng, entries=entries,
-            extend=extend, double=double,
-        )  # fmt: skip
+        n, why = count(points), ""
+        rank = None if rank is None else check_rank(rank, tol, n)
+        if kernel.finite:
+            return factored.by_features(kernel, points, "the kernel's own features", double)
+        if rank is not None and tol is None:
+            kernel = nystrom(kernel, points, rank, rng=rng)
+            return factored.by_features(kernel, points, "Nystrom landmarks", double)
+        if tol is not None and (extend or rank is not None or n >= FACTOR_FROM):
+            limit = min([n, *(some for some in (rank, most) if some is not None)])
+            accept = 1.0 if rank is not None else tol
+            found = factored.by_pivots(kernel, points, limit, tol, accept, rng, extend, double)
+            if found is not None:
+                return found
+            why = f", since {limit} pivots do not reach a relative trace error of {tol:.0e}"
+        if entries is not None and n * n > entries:
+            text = f"on demand: {n} x {n} is too large{why}"
+            return factored.OnDemand(kernel, points, policy=text)
+        G = as_doubles(kernel(points)) if double else kernel(points)
+        return Dense(G, tol=tol, kernel=kernel, points=points, policy=f"dense: {n} x {n}{why}")
 
     @staticmethod
     def by_rows(kernel: Kernel, points: Points, products: bool = True) -> Gram:
         """Gram matrix of which rows and products with vectors are wanted, as NumPy doubles.
 
-        Whole up to 1024 points; beyond, a factor where a small rank leaves no error (relative trace
-        1e-10), which smooth kernels in low dimension have; rows on demand otherwise. Without
-        ``products`` large matrices are not factored.
+        Whole up to ``ROW_ENTRIES``; beyond, a factor where a small rank reaches ``ROW_TOL``, as for
+        smooth kernels in low dimension (not without ``products``); rows on demand otherwise.
         """
-        from kernelbayes.gram.policy import choose_by_rows
+        n = count(points)
+        tol = ROW_TOL if products and n * n > ROW_ENTRIES else None
+        most = min(n // RANK_SHARE, RANK_LIMIT)
+        return Gram.of(kernel, points, tol=tol, most=most, rng=0, entries=ROW_ENTRIES, double=True)
 
-        return choose_by_rows(kernel, points, products)
+    # What a class does not know better is computed from kernel and points, as NumPy doubles.
 
     @property
-    @abstractmethod
     def n(self) -> int:
         """Number of rows."""
+        return count(self.points)
 
-    @property
-    @abstractmethod
+    @cached_property
     def diag(self) -> Array:
         """Diagonal (n,)."""
+        return as_doubles(self._kernel().diag(self.points))
+
+    @cached_property
+    def whole(self) -> Dense:
+        """All of it."""
+        G = as_doubles(self._kernel()(self.points))
+        return Dense(G, kernel=self.kernel, points=self.points)
 
     @property
-    @abstractmethod
     def factor(self) -> Array:
         """L (n, r) with G = L L^T."""
+        return self.whole.factor
 
     @property
     def scale(self) -> float:
@@ -133,13 +172,14 @@ class Gram(ABC):
         return float(self.diag.max())
 
     @property
-    @abstractmethod
     def work(self) -> float:
-        """Floating-point operations of one row, about."""
+        """Floating-point operations of one row and of what is done with it, about."""
+        return 20.0 * self.n
 
-    @abstractmethod
     def matmul(self, B: Array) -> Array:
-        """G @ B for B (n,) or (n, k)."""
+        """G @ B for B (n,) or (n, k), block by block."""
+        blocks = row_blocks(self.n, self.n)
+        return np.concatenate([self._compute_rows(np.arange(self.n)[rows]) @ B for rows in blocks])
 
     def rows(self, i: int | Ints) -> Array:
         """Row (n,) of one point, remembered and not to be written to; (k, n) of several."""
@@ -152,9 +192,8 @@ class Gram(ABC):
                 self._rows[int(i)] = row
         return row
 
-    @abstractmethod
     def _compute_rows(self, index: Ints) -> Array:
-        """Rows (k, n)."""
+        return as_doubles(self._kernel()(take(self.points, index), self.points))
 
     def project(self, B: Array) -> Array:
         """L^T B, shape (r,) or (r, k)."""
@@ -164,26 +203,149 @@ class Gram(ABC):
         """L A, shape (n,) or (n, k)."""
         return self.factor @ A
 
-    @abstractmethod
     def features(self, X: Points) -> Array:
         """Features (m, r) of other points, so that k(X, points) = features(X) @ factor.T."""
+        return self.whole.features(X)
 
-    @abstractmethod
     def ridge(self, eta: float) -> Solver:
         """Solver of (G + n eta I)^-1 B."""
+        return self.whole.ridge(eta)
 
-    @abstractmethod
     def weighted(self, r: Array, ridge: float) -> Solver:
         """Solver of S (S G S + ridge I)^-1 S B with S = sqrt(diag(r)), r >= 0, shape (n,)."""
+        return self.whole.weighted(r, ridge)
 
-    @abstractmethod
     def signed(self, d: Array, ridge: float) -> Solver:
         """Solver of D G ((D G)^2 + ridge I)^-1 D B with D = diag(d) of any signs, shape (n,).
 
         Equal to ``D L (C^2 + ridge I)^-1 L^T D B`` with C = L^T D L for any factor G = L L^T.
         """
+        return self.whole.signed(d, ridge)
 
     def _kernel(self) -> Kernel:
         if self.kernel is None:
             raise TypeError("this Gram matrix was made without a kernel; use Gram.of")
         return self.kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Gram):
+    """Gram matrix held whole, (n, n)."""
+
+    G: Array
+    tol: float | None = field(default=None, kw_only=True)  # of ``factor``; None: rounding
+
+    def __post_init__(self) -> None:
+        if self.G.ndim != 2 or self.G.shape[0] != self.G.shape[1]:
+            raise ValueError(f"a Gram matrix is square, got shape {tuple(self.G.shape)}")
+        check_finite(self.G)
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.G.shape[0])
+
+    def matmul(self, B: Array) -> Array:
+        """G @ B."""
+        return self.G @ B
+
+    @cached_property
+    def diag(self) -> Array:
+        """Diagonal (n,)."""
+        return namespace(self.G).linalg.diagonal(self.G) + 0.0
+
+    def rows(self, i: int | Ints) -> Array:
+        """Row (n,) of one point, or rows (k, n) of several."""
+        return self.G[i, ...]
+
+    @cached_property
+    def _pivoted(self) -> tuple[Array, Ints]:
+        """Factor L (n, r) and the rows of L, in order, that are lower triangular."""
+        with threads_for(self.n**3 / 3):
+            L, pivots, rank = pivoted_factor(self.G)
+        result = np.empty((self.n, rank), dtype=self.G.dtype)
+        result[pivots] = np.tril(L[:, :rank])
+        _check_factor(self.G, result)
+        if self.tol is not None:  # columns come in the order of what they explain
+            explained = np.cumsum(np.einsum("ij,ij->j", result, result))
+            needed = 1 + np.count_nonzero(explained < (1.0 - self.tol) * explained[-1:])
+            result = result[:, :needed]
+        return result, pivots[: result.shape[1]]
+
+    @cached_property
+    def factor(self) -> Array:
+        """Pivoted Cholesky factor L (n, r), G = L L^T to working precision, or to ``tol``."""
+        if isinstance(self.G, np.ndarray):
+            return self._pivoted[0]
+        L = symmetric_factor(self.G)
+        _check_factor(self.G, L)
+        return L
+
+    def features(self, X: Points) -> Array:
+        """Features (m, r) of other points, by the rows of the pivots; NumPy only."""
+        L, pivots = self._pivoted
+        return solve_triangular(L[pivots], self._kernel()(take(self.points, pivots), X)).T
+
+    def ridge(self, eta: float) -> Solver:
+        """Solver of (G + n eta I)^-1 B by one Cholesky factorisation."""
+        L, diagnostics = factor_with_ridge(self.G, self.n * check_ridge(eta))
+        return DenseRidge(diagnostics, None, L)
+
+    def weighted(self, r: Array, ridge: float) -> Solver:
+        """Solver of S (S G S + ridge I)^-1 S B on the points with r > 0."""
+        ridge, r = check_ridge(ridge), check_weights(r, self.n, self.G, signed=False)
+        if not isinstance(r, np.ndarray):
+            xp = namespace(r)
+            positive = r > 0
+            # Not sqrt(r): its derivative at 0 is infinite, and r = max(0, gamma) has many zeros.
+            s = xp.where(positive, xp.sqrt(xp.where(positive, r, xp.ones_like(r))), 0.0 * r)
+            inverse = xp.where(positive, 1.0 / xp.where(positive, s, xp.ones_like(s)), 0.0 * s)
+            L, diagnostics = factor_with_ridge(s[:, None] * self.G * s[None, :], ridge)
+            return DenseWeighted(diagnostics, r, L, s, inverse, None)
+        active = np.flatnonzero(r)
+        s = np.sqrt(r[active])
+        A = self.G.take(active, axis=0).take(active, axis=1)  # twice as fast as np.ix_
+        A *= s[:, None]
+        A *= s
+        L, diagnostics = factor_with_ridge(A, ridge, overwrite=True)
+        return DenseWeighted(diagnostics, r, L, s, 1.0 / s, active)
+
+    def signed(self, d: Array, ridge: float) -> Solver:
+        """Solver of D G ((D G)^2 + ridge I)^-1 D B; see :meth:`Gram.signed`."""
+        if isinstance(self.G, np.ndarray):
+            from kernelbayes.gram.factored import LowRank
+
+            return LowRank(self.factor).signed(d, ridge)
+        # An eigendecomposition has no useful derivative at repeated eigenvalues: solve as written.
+        ridge, d = check_ridge(ridge), check_weights(d, self.n, self.G)
+        xp = namespace(self.G)
+        DG = d[:, None] * self.G
+        square, eye = DG @ DG, xp.eye(self.n, dtype=DG.dtype, device=device(DG))
+        norm = to_float(xp.linalg.matrix_norm(square, ord=1))
+        # Solvable for any ridge above rounding; below it the ridge is raised, as everywhere.
+        used = max(ridge, epsilon(self.G) * self.n * norm)
+        if used > ridge:
+            warn_rescued(self.n, ridge, used)
+        diagnostics = Diagnostics(self.n, ridge, used, int(used > ridge), (norm + used) / used)
+        return DenseSigned(diagnostics, d, self.G, square + used * eye)
+
+
+def check_finite(A: Array) -> None:
+    """Raise ValueError if A has NaN or infinite entries."""
+    xp = namespace(A)
+    if not bool(xp.all(xp.isfinite(A))):
+        raise ValueError("the Gram matrix has NaN or infinite entries; check the kernel's scale")
+
+
+def _check_factor(G: Array, L: Array) -> None:
+    """Raise unless G v = L L^T v for a vector v, which an indefinite G would break, in O(n^2)."""
+    xp, n = namespace(G), G.shape[0]
+    v = like(np.random.default_rng(0).uniform(-1.0, 1.0, n), G)
+    missed = to_float(xp.max(xp.abs(G @ v - L @ (L.T @ v))))
+    largest = to_float(xp.max(xp.linalg.diagonal(G)))
+    # What is left out at the numerical rank has entries below n eps largest, its rows n of them.
+    if missed > max(RESCUE_BOUND, 4.0 * n**2 * epsilon(G)) * largest:
+        raise LinAlgError(
+            f"a Gram matrix of size {n} is not positive semi-definite; check the kernel with "
+            "kernelbayes.laws.check_kernel"
+        )

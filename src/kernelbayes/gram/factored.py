@@ -1,4 +1,4 @@
-"""Gram matrices known through a factor: features held in memory, or computed block by block."""
+"""Gram matrices that are not held whole: known through a factor, or rows on demand."""
 
 from __future__ import annotations
 
@@ -8,21 +8,35 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Ints, namespace, row_blocks, threads_for
-from kernelbayes.gram.base import Gram
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Rng,
+    as_doubles,
+    like,
+    namespace,
+    row_blocks,
+    threads_for,
+)
+from kernelbayes.gram.base import Gram, check_finite
+from kernelbayes.gram.cholesky import partial_cholesky
+from kernelbayes.gram.features import Landmarks, pivoted_cholesky
 from kernelbayes.gram.solvers import (
+    FactoredRidge,
+    FactoredSigned,
     Solver,
-    Square,
-    check_finite,
     check_ridge,
     check_weights,
     factor_with_ridge,
     same_kind,
     scale_rows,
-    solve_factored,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, sum_over_rows, take
+from kernelbayes.points import Points, concatenate, count, sum_over_rows, take
+
+# Features of a sample are held in memory up to this many entries (1 GB of float64).
+STREAM_ENTRIES = 2**27
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,59 +65,27 @@ class Factored(Gram):
 
     def ridge(self, eta: float, moment: Array | None = None) -> Solver:
         """Solver of (L L^T + n eta I)^-1 B through the (r, r) matrix L^T L + n eta I."""
-        c = self.n * check_ridge(eta)
-        C = self.moments(None)[0] if moment is None else moment
-        R, diagnostics = factor_with_ridge(C, c)
-        return _FactoredRidge(diagnostics, None, self, R)
+        ridge = self.n * check_ridge(eta)
+        return self._regularised(None, ridge, moment)
 
     def weighted(self, r: Array, ridge: float, moment: Array | None = None) -> Solver:
         """Solver of S (S L L^T S + ridge I)^-1 S B through L^T R L + ridge I."""
         ridge, r = check_ridge(ridge), self._check(r, signed=False)
+        return self._regularised(r, ridge, moment)
+
+    def _regularised(self, r: Array | None, ridge: float, moment: Array | None) -> Solver:
         C = self.moments(r)[0] if moment is None else moment
         R, diagnostics = factor_with_ridge(C, ridge)
-        return _FactoredRidge(diagnostics, r, self, R)
+        return FactoredRidge(diagnostics, r, self, R)
 
     def signed(self, d: Array, ridge: float, moment: Array | None = None) -> Solver:
         """Solver of D G ((D G)^2 + ridge I)^-1 D B; see :meth:`Gram.signed`."""
         ridge, d = check_ridge(ridge), self._check(d)
         C = self.moments(d)[0] if moment is None else moment
-        square = Square.of(C, ridge)
-        return _FactoredSigned(square.diagnostics, d, self, C, square)
+        return FactoredSigned.of(self, d, C, ridge)
 
     def _check(self, weights: Array, signed: bool = True) -> Array:
         return check_weights(weights, self.n, None, signed)
-
-
-@dataclass(frozen=True, eq=False)
-class _FactoredSolver(Solver):
-    gram: Factored
-
-    def values_features(self, Phi: Array) -> Array:
-        return self.gram.expand(self.coefficients(Phi))
-
-
-@dataclass(frozen=True, eq=False)
-class _FactoredRidge(_FactoredSolver):
-    R: Array  # Cholesky factor of L^T R L + ridge I
-
-    def values(self, B: Array) -> Array:
-        inside = solve_factored(self.R, self.gram.project(self.weigh(B)))
-        return (B - self.gram.expand(inside)) / self.diagnostics.ridge_used  # Woodbury
-
-    def coefficients(self, Phi: Array) -> Array:
-        return solve_factored(self.R, Phi)
-
-
-@dataclass(frozen=True, eq=False)
-class _FactoredSigned(_FactoredSolver):
-    C: Array
-    square: Square
-
-    def values(self, B: Array) -> Array:
-        return self.gram.expand(self.square.solve(self.gram.project(self.weigh(B))))
-
-    def coefficients(self, Phi: Array) -> Array:
-        return self.square.solve(self.C @ Phi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +120,11 @@ class LowRank(Factored):
     @cached_property
     def diag(self) -> Array:
         """Diagonal (n,)."""
-        return _squares(self.L) if self.known_diag is None else self.known_diag
+        if self.known_diag is not None:
+            return self.known_diag
+        if isinstance(self.L, np.ndarray):
+            return np.einsum("ij,ij->i", self.L, self.L)
+        return namespace(self.L).sum(self.L * self.L, axis=1)
 
     def _compute_rows(self, index: Ints) -> Array:
         return (self.L @ take(self.L, index).T).T
@@ -170,11 +156,6 @@ class Streamed(Factored):
     kernel: Kernel = field(kw_only=False)
     points: Points = field(kw_only=False, repr=False)
     rank: int
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return count(self.points)
 
     @property
     def factor(self) -> Array:
@@ -212,6 +193,18 @@ class Streamed(Factored):
         blocks = row_blocks(self.n, self.rank)
         parts = [self.kernel.features(take(self.points, rows)) @ A for rows in blocks]
         return namespace(*parts).concat(parts, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class OnDemand(Gram):
+    """Gram matrix of points whose rows are computed when they are asked for, as NumPy doubles.
+
+    For matrices that do not fit in memory, or of which few rows are needed. Products go through it
+    block by block; a solve or a factor computes all of it.
+    """
+
+    kernel: Kernel = field(kw_only=False)
+    points: Points = field(kw_only=False, repr=False)
 
 
 def partial_moments(
@@ -258,8 +251,57 @@ def _weighted_square(L: Array, d: Array) -> Array:
     return C
 
 
-def _squares(L: Array) -> Array:
-    """Squared lengths (n,) of the rows of L."""
-    if isinstance(L, np.ndarray):
-        return np.einsum("ij,ij->i", L, L)
-    return namespace(L).sum(L * L, axis=1)
+def by_features(kernel: Kernel, points: Points, what: str, double: bool) -> Gram:
+    """Gram matrix through the features of a kernel that has finitely many."""
+    rank = int(kernel.features(take(points, slice(0, 1))).shape[1])
+    if count(points) * rank > STREAM_ENTRIES:
+        text = f"streamed: {rank} {what}, block by block"
+        return Streamed(kernel, points, rank, policy=text)
+    L = kernel.features(points)
+    return LowRank(
+        as_doubles(L) if double else L,
+        kernel=kernel,
+        points=points,
+        policy=f"low rank: {rank} {what}",
+    )
+
+
+def by_pivots(
+    kernel: Kernel, points: Points, limit: int, tol: float, accept: float, rng: Rng,
+    extend: bool, double: bool,
+) -> Gram | None:  # fmt: skip
+    """Pivoted Cholesky factor with at most ``limit`` pivots; None if its error is not accepted."""
+    if limit < 1:
+        return None
+    if extend:
+        landmarks = pivoted_cholesky(kernel, points, limit, tol, rng)
+        accepted = landmarks.error <= accept
+        return by_features(landmarks, points, "pivots", double) if accepted else None
+    pivots, L, error = partial_cholesky(kernel, points, limit, tol, rng)
+    if error > accept:
+        return None
+    diag, text = kernel.diag(points), f"pivots leave a relative trace error of {error:.0e}"
+    L, diag = (as_doubles(L), as_doubles(diag)) if double else (like(L, diag), diag)
+    return LowRank(
+        L,
+        known_diag=diag,
+        error=error,
+        kernel=Landmarks(kernel, take(points, pivots), L[pivots, ...], error),
+        points=points,
+        policy=f"low rank: {len(pivots)} {text}",
+    )
+
+
+def exact_features(kernel: Kernel, *samples: Points) -> list[Floats]:
+    """Finite features (n_j, r) of several samples that reproduce the kernel among all of them.
+
+    Any kernel has exact finite features on finitely many points: a factor of their joint Gram
+    matrix. With them every closed form has one code path, dense or low-rank.
+    """
+    if kernel.finite:
+        return [as_doubles(kernel.features(X)) for X in samples]
+    joint = samples[0]
+    for X in samples[1:]:
+        joint = concatenate(joint, X)
+    ends = np.cumsum([count(X) for X in samples])
+    return np.split(Gram.of(kernel, joint, double=True).factor, ends[:-1])

@@ -2,8 +2,8 @@
 
 NumPy goes to SciPy's LAPACK, torch to its own differentiable calls, other array-API arrays to the
 standard. Functions that take stacks (..., r, r) say so; those are NumPy only. A matrix that is not
-positive definite raises ``numpy.linalg.LinAlgError``; nothing is repaired here (see
-:func:`~kernelbayes.gram.factor_with_ridge` for that).
+positive definite raises ``numpy.linalg.LinAlgError``; nothing is repaired here. The rescue, and
+the solve with a given Cholesky factor, are in :mod:`kernelbayes.gram.solvers`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,6 @@ def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
     else:
         Y = namespace(L, B).linalg.solve(M, column)
     return Y[:, 0] if B.ndim == 1 else Y
-
-
-def cho_solve(L: Array, B: Array) -> Array:
-    """Solve L L^T Y = B for lower-triangular L."""
-    if isinstance(L, np.ndarray):
-        return scipy.linalg.cho_solve((L, True), B, check_finite=False)
-    return solve_triangular(L, solve_triangular(L, B), transpose=True)
 
 
 def solve_positive(A: Floats, b: Floats, overwrite: bool = False) -> Floats:

@@ -20,8 +20,8 @@ import numpy as np
 
 from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
 from kernelbayes.gram.base import Gram
+from kernelbayes.gram.factored import exact_features
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
-from kernelbayes.gram.policy import exact_features
 from kernelbayes.kernels import (
     Kernel,
 )

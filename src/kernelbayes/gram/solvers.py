@@ -1,4 +1,4 @@
-"""Factorisations with a rescue policy, and the solvers made of them."""
+"""Solvers, and factorisations with a rescue: all that runs when a fitted solver is applied."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg
 from array_api_compat import device
 
 from kernelbayes.arrays import (
@@ -19,7 +21,17 @@ from kernelbayes.arrays import (
     threads_for,
     to_float,
 )
-from kernelbayes.gram.lapack import LinAlgError, cho_solve, cholesky, condition_number, eigh
+from kernelbayes.gram.lapack import (
+    LinAlgError,
+    cholesky,
+    condition_number,
+    eigh,
+    solve,
+    solve_triangular,
+)
+
+if TYPE_CHECKING:
+    from kernelbayes.gram.factored import Factored
 
 # Each attempt raises the ridge by one digit. A matrix that needs more than this share of its
 # largest diagonal entry (about half the digits of single precision) was not made indefinite by
@@ -78,14 +90,12 @@ class Solver(ABC):
         """R V or D V; V itself for ``ridge``."""
         return V if self.weights is None else scale_rows(self.weights, V)
 
-    def coefficients(self, Phi: Array) -> Array:
+    def coefficients(self, Phi: Array) -> Array:  # noqa: ARG002
         """Coefficients (r,) or (r, k) for right-hand sides given by features (r,) or (r, k)."""
-        del Phi
         raise TypeError("a dense Gram matrix has no features; use solve(B)")
 
-    def values_features(self, Phi: Array) -> Array:
+    def values_features(self, Phi: Array) -> Array:  # noqa: ARG002
         """Return ``values`` for right-hand sides L Phi given by features Phi."""
-        del Phi
         raise TypeError("a dense Gram matrix has no features; use solve(B)")
 
     def solve_features(self, Phi: Array) -> Array:
@@ -94,30 +104,105 @@ class Solver(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Square:
-    """(C^2 + ridge I)^-1 for symmetric C: eigenvectors and values, or a Cholesky factor."""
+class DenseRidge(Solver):
+    """(G + ridge I)^-1 B by a Cholesky factor L."""
 
-    vectors: Array
+    L: Array
+
+    def values(self, B: Array) -> Array:
+        """(L L^T)^-1 B."""
+        return solve_factored(self.L, B)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseWeighted(Solver):
+    """S (S G S + ridge I)^-1 S B on the points with r > 0."""
+
+    L: Array
+    roots: Array
+    inverse_roots: Array
+    active: Array | None  # indices of the points with r > 0; None means all
+
+    def values(self, B: Array) -> Array:
+        """S^-1 (L L^T)^-1 S B, zero where r is."""
+        rows = B if self.active is None else B[self.active]
+        V = solve_factored(self.L, scale_rows(self.roots, rows))
+        V = scale_rows(self.inverse_roots, V)
+        if self.active is None:
+            return V
+        result = np.zeros(B.shape, dtype=V.dtype)
+        result[self.active] = V
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class DenseSigned(Solver):
+    """D G M^-1 D B as written, with M = (D G)^2 + ridge I; not for NumPy."""
+
+    G: Array
+    M: Array
+
+    def values(self, B: Array) -> Array:
+        """G M^-1 D B."""
+        return self.G @ solve(self.M, scale_rows(self.weights, B))
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredRidge(Solver):
+    """Ridge or weighted solver of G = L L^T."""
+
+    gram: Factored
+    R: Array  # Cholesky factor of L^T R L + ridge I
+
+    def values(self, B: Array) -> Array:
+        """(B - L (R R^T)^-1 L^T R B) / ridge (Woodbury)."""
+        inside = solve_factored(self.R, self.gram.project(self.weigh(B)))
+        return (B - self.gram.expand(inside)) / self.diagnostics.ridge_used
+
+    def coefficients(self, Phi: Array) -> Array:
+        """(R R^T)^-1 Phi."""
+        return solve_factored(self.R, Phi)
+
+    def values_features(self, Phi: Array) -> Array:
+        """L (R R^T)^-1 Phi."""
+        return self.gram.expand(self.coefficients(Phi))
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredSigned(FactoredRidge):
+    """Signed solver of G = L L^T, with C = L^T D L = V diag(c) V^T symmetric.
+
+    R holds V and ``squares`` c^2 + ridge; or R is a Cholesky factor of C^2 + ridge I, since an
+    eigendecomposition has no useful derivative, and ``squares`` is None.
+    """
+
+    C: Array
     squares: Array | None
-    diagnostics: Diagnostics
 
     @classmethod
-    def of(cls, C: Array, ridge: float) -> Square:
-        """Factor once; an eigendecomposition has no useful derivative, so torch gets Cholesky."""
+    def of(cls, gram: Factored, d: Array, C: Array, ridge: float) -> FactoredSigned:
+        """Factor C^2 + ridge I once."""
         if not isinstance(C, np.ndarray):
             R, diagnostics = factor_with_ridge(C @ C, ridge)
-            return cls(R, None, diagnostics)
+            return cls(diagnostics, d, gram, R, C, None)
         with threads_for(4.0 * len(C) ** 3):
             values, V = eigh(C)
         squares = values * values + ridge
         condition = float(squares.max() / squares.min()) if len(squares) else 1.0
-        return cls(V, squares, Diagnostics(len(C), ridge, ridge, 0, condition))
+        return cls(Diagnostics(len(C), ridge, ridge, 0, condition), d, gram, V, C, squares)
 
-    def solve(self, B: Array) -> Array:
-        """(C^2 + ridge I)^-1 B."""
+    def values(self, B: Array) -> Array:
+        """L (C^2 + ridge I)^-1 L^T D B."""
+        return self.gram.expand(self._solve(self.gram.project(self.weigh(B))))
+
+    def coefficients(self, Phi: Array) -> Array:
+        """(C^2 + ridge I)^-1 C Phi."""
+        return self._solve(self.C @ Phi)
+
+    def _solve(self, B: Array) -> Array:
         if self.squares is None:
-            return solve_factored(self.vectors, B)
-        return self.vectors @ scale_rows(1.0 / self.squares, self.vectors.T @ B)
+            return solve_factored(self.R, B)
+        return self.R @ scale_rows(1.0 / self.squares, self.R.T @ B)
 
 
 def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[Array, Diagnostics]:
@@ -171,13 +256,6 @@ def check_ridge(ridge: float) -> float:
     return value
 
 
-def check_finite(A: Array) -> None:
-    """Raise ValueError if A has NaN or infinite entries."""
-    xp = namespace(A)
-    if not bool(xp.all(xp.isfinite(A))):
-        raise ValueError("the Gram matrix has NaN or infinite entries; check the kernel's scale")
-
-
 def same_kind(template: Array, B: Array) -> Array:
     """Return B if it is an array of the template's kind."""
     namespace(template, B)  # a TypeError for mixed kinds
@@ -208,6 +286,13 @@ def scale_rows(s: Array, B: Array) -> Array:
     """Multiply row i of B (n,) or (n, k) by s_i."""
     same_kind(s, B)
     return s[:, None] * B if B.ndim == 2 else s * B
+
+
+def cho_solve(L: Array, B: Array) -> Array:
+    """Solve L L^T Y = B for lower-triangular L."""
+    if isinstance(L, np.ndarray):
+        return scipy.linalg.cho_solve((L, True), B, check_finite=False)
+    return solve_triangular(L, solve_triangular(L, B), transpose=True)
 
 
 def solve_factored(L: Array, B: Array) -> Array:
