@@ -58,7 +58,8 @@ def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
             flat = y[block].reshape(-1, d)
             K = to_numpy(kernel.features(flat) if kernel.finite else kernel(flat, X))
             heights = np.einsum("qpn,qn->qp", K.reshape(-1, p, over.shape[1]), over[rows[block]])
-            values[block] = 2.0 * heights - to_numpy(kernel.diag(flat)).reshape(-1, p)
+            own = np.einsum("ij,ij->i", K, K) if kernel.finite else to_numpy(kernel.diag(flat))
+            values[block] = 2.0 * heights - own.reshape(-1, p)
         return values
 
     return objective
