@@ -191,8 +191,8 @@ def hsic_aggregated(
     X, Y = found_x[0].points(X, "X"), found_y[0].points(Y, "Y")
     n = check_pairs(X=X, Y=Y)
     check_sizes(5, **{"the sample of pairs": n})
-    problems = all_pairs(X, Y, found_x, found_y)
-    xs, ys = [p.x for p in problems[:: len(found_y)]], [p.y for p in problems[: len(found_y)]]
+    problems, step = all_pairs(X, Y, found_x, found_y), len(found_y)
+    xs, ys = [p.variables[0] for p in problems[::step]], [p.variables[1] for p in problems[:step]]
     values = [
         products(xs, ys, block).reshape(len(problems), -1) / n**2
         for block in problems[0].relabelled(permutations, options.rng)

@@ -83,31 +83,16 @@ def hsic_test(
         else. From sequences (or, with "power", from Gaussian kernels of five bandwidths) the pair
         with the largest estimated power is chosen on a share ``split`` of the pairs and the test
         is made on the rest.
-    permutations : int
-        B: number of permutations, bootstrap draws or quantiles of the null distribution.
-    rng : int, Generator or None
-        The same rng gives the same p-value.
-    method : str
-        "permutation": exact level for every n; through low-rank factors where they are accurate.
-        "gamma": gamma law with the exact mean and variance of the permutation distribution.
-        "wild": multiplier bootstrap for stationary time series. "linear": independent quadruples,
-        O(n), normal null. "block": mean over blocks, permuted within blocks. "features": random
-        features, O(n rank^2), weighted chi-square null.
+    permutations, rng, method, alpha, split, block_length
+        As in :func:`mmd_test`; of the methods only "permutation" and "block" have an exact level.
     unbiased : bool
         The estimate of Song et al. (2012) instead; "linear" and "block" are always unbiased.
     weights : array (n,), optional
         Non-negative weights of the pairs, of any scale. For the biased statistic with
         "permutation" and "wild".
-    alpha : float
-        Significance level for ``power_estimate``.
-    split : float
-        Share of the pairs spent on the choice of kernels.
-    block_length : float, "auto" or None
-        For "wild": memory of the multipliers in time steps; see :func:`mmd_test`.
-    block_size : int, optional
-        For "block": pairs in a block; min(sqrt(n), 64) unless given.
-    rank : int, optional
-        For "features": number of features of each variable, 50 unless given.
+    block_size, rank : int, optional
+        For "block": pairs in a block, min(sqrt(n), 64) unless given. For "features": number of
+        features of each variable, 50 unless given.
 
     Returns
     -------
@@ -165,9 +150,8 @@ def hsic_test(
 class Pairs(Problem):
     """Aligned points of two variables under their kernels, with weights omega (n,) of mean one."""
 
-    x: Variable
-    y: Variable
     weighted: bool = False
+    known: tuple[Variable, Variable] | None = None  # shared with other problems
     test: ClassVar[str] = "HSIC"
     most: ClassVar[float] = 1.0
     least: ClassVar[int] = 5
@@ -183,69 +167,60 @@ class Pairs(Problem):
             kept, omega = samples.positive_weights(np.arange(len(omega)), weights, "the pairs")
             X, Y = take(X, kept), take(Y, kept)
             check_sizes(5, **{"the sample of positive weight": len(omega)})
-        x, y = Variable(kernel_x, X, omega), Variable(kernel_y, Y, omega)
-        return cls(x, y, weights is not None)
+        return cls(((X, Y),), (kernel_x, kernel_y), omega, weights is not None)
 
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """One kernel for each variable."""
-        return self.x.kernel, self.y.kernel
-
-    @property
-    def samples(self) -> tuple[tuple[Points, ...], ...]:
-        """One sample, of two variables."""
-        return ((self.x.points, self.y.points),)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of pairs."""
-        return (self.x.n,)
+    @cached_property
+    def variables(self) -> tuple[Variable, Variable]:
+        """Both variables, with their Gram matrices."""
+        (X, Y), (kernel_x, kernel_y) = *self.samples, self.kernels
+        own = Variable(kernel_x, X, self.omega), Variable(kernel_y, Y, self.omega)
+        return own if self.known is None else self.known
 
     @property
     def scales(self) -> Floats:
         """Largest k(x, x) and k(y, y)."""
-        return np.array([float(np.abs(v.diag).max()) for v in (self.x, self.y)])
+        return np.array([float(np.abs(v.diag).max()) for v in self.variables])
 
     @property
     def observed(self) -> Ints:
         """Every y stays with its x."""
-        return np.arange(self.x.n)
+        return np.arange(len(self.omega))
 
     def every(self, limit: int) -> Ints | None:
         """All permutations of y, if there are few."""
-        n = self.x.n
+        n = len(self.omega)
         if n > 12 or math.factorial(n) > limit:  # 12! is half a billion
             return None
         return np.array(list(itertools.permutations(range(n))))
 
     def statistics(self, moves: Moves, unbiased: bool = False) -> Floats:
         """HSIC (b,) under permutations (b, n) of y."""
-        inner = products([self.x], [self.y], moves)[0, 0]
-        return unbiased_hsic(inner, self.x, self.y, moves) if unbiased else inner / self.x.n**2
+        x, y = self.variables
+        inner = products([x], [y], moves)[0, 0]
+        return unbiased_hsic(inner, x, y, moves) if unbiased else inner / x.n**2
 
     def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
         """Unbiased HSIC (b,), and that of each variable with itself (2,)."""
         here = self.observed[None]
-        own = [
-            unbiased_hsic(products([v], [v], here)[0, 0], v, v, here)[0] for v in (self.x, self.y)
-        ]
+        own = [unbiased_hsic(products([v], [v], here)[0, 0], v, v, here)[0] for v in self.variables]
         return self.statistics(moves, unbiased=True), np.array(own)
 
     def moments(self) -> tuple[float, float]:
         """Moments of tr(G_X P G_Y P^T) / n^2, both matrices centred."""
-        n = self.x.n
-        first, second = (matrix_moments(v.gram) for v in (self.x, self.y))
+        n = len(self.omega)
+        first, second = (matrix_moments(v.gram) for v in self.variables)
         mean, variance = permutation_moments(first, second, n)
         return mean / n**2, variance / n**4
 
     @cached_property
     def product(self) -> Floats:
         """Entrywise product (n, n) of the centred Gram matrices."""
-        return np.asarray(self.x.dense * self.y.dense)
+        x, y = self.variables
+        return np.asarray(x.dense * y.dense)
 
     def series(self) -> Iterator[tuple[Floats, float]]:
         """All pairs are one series."""
-        yield self.x.omega / self.x.n, lag_one(Dense(self.product))
+        yield self.omega / len(self.omega), lag_one(Dense(self.product))
 
     def forms(self, A: Floats) -> Floats:
         """Quadratic forms (b,) of the columns of A (n, b)."""
@@ -253,7 +228,8 @@ class Pairs(Problem):
 
     def estimate(self) -> Estimate:
         """HSIC and its largest value, with jackknife errors (of weighted pairs: asymptotic)."""
-        variables = (self.x, self.y), (self.x, self.x), (self.y, self.y)
+        x, y = self.variables
+        variables = (x, y), (x, x), (y, y)
         if self.weighted:
             (value, error), (own_x, _), (own_y, _) = (hollow_form(*pair) for pair in variables)
             spread = math.sqrt(max(0.0, own_x * own_y))
@@ -269,13 +245,9 @@ class Pairs(Problem):
 
     def witness(self) -> Witness:
         """Difference of the embeddings of the joint and the product at the pairs."""
-        n = self.x.n
-        joint = hadamard_rows(self.x, self.y) / n
-        return Witness((self.x.points, self.y.points), joint - self.x.rows * self.y.rows / n**2)
-
-    def part(self, rows: Ints) -> Pairs:
-        """Return the problem of some pairs."""
-        return Pairs(self.x.part(rows), self.y.part(rows))
+        x, y = self.variables
+        values = hadamard_rows(x, y) / x.n - x.rows * y.rows / x.n**2
+        return Witness(self.samples[0], values)
 
 
 def all_pairs(
@@ -285,4 +257,4 @@ def all_pairs(
     omega = np.ones(count(X))
     xs = [Variable(k, X, omega) for k in kernels_x]
     ys = [Variable(k, Y, omega) for k in kernels_y]
-    return [Pairs(x, y) for x in xs for y in ys]
+    return [Pairs(((X, Y),), (x.kernel, y.kernel), omega, known=(x, y)) for x in xs for y in ys]

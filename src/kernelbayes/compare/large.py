@@ -135,14 +135,10 @@ def block(problem: Problem, options: Options) -> Outcome:
     """Mean of the unbiased statistic over blocks that share all samples out evenly."""
     rng, sizes = options.rng, problem.sizes
     q = _blocks(min(sizes), options.block_size, problem.least)
-    starts = np.cumsum([0, *sizes[:-1]])
-    orders = [start + rng.permutation(n) for start, n in zip(starts, sizes, strict=True)]
+    orders = [rng.permutation(n)[: n // q * q].reshape(q, -1) for n in sizes]
     total, values, own = np.zeros(1 + options.permutations), [], []
-    for i in range(q):
-        rows = [
-            order[i * (n // q) : (i + 1) * (n // q)] for order, n in zip(orders, sizes, strict=True)
-        ]
-        part = problem.part(np.concatenate(rows))
+    for rows in zip(*orders, strict=True):
+        part = problem.part(rows)
         statistics, spreads = part.with_spread(part.shuffled(options.permutations, rng, first=1))
         total += statistics
         values.append(statistics[0])

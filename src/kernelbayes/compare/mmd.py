@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, as_generator, threads_for
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, threads_for
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
@@ -45,7 +45,7 @@ from kernelbayes.compare.problem import (
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, concatenate, count
 
 
 def mmd_test(
@@ -147,13 +147,8 @@ def mmd_test(
 
 @dataclass(frozen=True, eq=False)
 class TwoSamples(Problem):
-    """Two samples of n and N - n points; their weights omega (N,) have mean one in each."""
+    """Two samples of one variable."""
 
-    X: Points
-    Y: Points
-    kernel: Kernel
-    omega: Floats
-    n: int
     test: ClassVar[str] = "MMD"
     most: ClassVar[float] = np.inf
     least: ClassVar[int] = 2
@@ -168,38 +163,29 @@ class TwoSamples(Problem):
         weights_x: Array | None = None,
         weights_y: Array | None = None,
     ) -> TwoSamples:
-        """Pool two samples without the points of weight zero."""
+        """Two samples without the points of weight zero."""
         first, second = np.ones(count(X)), np.ones(count(Y))
         if weights_x is not None:
             X, first = samples.positive_weights(X, weights_x, "X")
         if weights_y is not None:
             Y, second = samples.positive_weights(Y, weights_y, "Y")
-        return cls(X, Y, kernel, np.concatenate([first, second]), len(first))
+        return cls(((X,), (Y,)), (kernel,), np.concatenate([first, second]))
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """One kernel for both samples."""
-        return (self.kernel,)
-
-    @property
-    def samples(self) -> tuple[tuple[Points, ...], ...]:
-        """Both samples, of one variable."""
-        return (self.X,), (self.Y,)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """N and m."""
-        return self.n, len(self.omega) - self.n
+    def n(self) -> int:
+        """Size of the first sample."""
+        return self.sizes[0]
 
     @cached_property
     def points(self) -> Points:
         """Both samples, pooled."""
-        return concatenate(self.X, self.Y)
+        (X,), (Y,) = self.samples
+        return concatenate(X, Y)
 
     @cached_property
     def gram(self) -> Gram:
         """Gram matrix of the pooled sample."""
-        return sample_gram(self.kernel, self.points, len(self.omega) // 8)
+        return sample_gram(self.kernels[0], self.points, len(self.omega) // 8)
 
     @property
     def scales(self) -> Floats:
@@ -304,12 +290,7 @@ class TwoSamples(Problem):
         """Witness function mu_X - mu_Y, and its values at the pooled points."""
         mx, my = self.omega[: self.n].sum(), self.omega[self.n :].sum()
         values = self.first / mx - (self.rows - self.first) / my
-        return Witness(self.points, values, self.kernel, self.weights)
-
-    def part(self, rows: Ints) -> TwoSamples:
-        """Two samples of some of the pooled points."""
-        first, second = rows[rows < self.n], rows[rows >= self.n] - self.n
-        return TwoSamples.of(take(self.X, first), take(self.Y, second), self.kernel)
+        return Witness(self.points, values, self.kernels[0], self.weights)
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Floats, Ints, threads_for
+from kernelbayes.arrays import BLOCK_ENTRIES, Floats, threads_for
 from kernelbayes.compare.nulls import centred
 from kernelbayes.compare.problem import Moves, sample_gram
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, take
+from kernelbayes.points import Points
 
 # Gathering one entry takes as long as 100 to 170 multiplications of a matrix product (measured for
 # n from 300 to 2500, one core). A factor has to be found first, so it must save more than that.
@@ -55,10 +55,6 @@ class Variable:
     def diag(self) -> Floats:
         """Return the values k(x_i, x_i)."""
         return np.asarray(self.gram.diag)
-
-    def part(self, rows: Ints) -> Variable:
-        """Return the variable of some pairs, without weights."""
-        return Variable(self.kernel, take(self.points, rows), np.ones(len(rows)))
 
     @property
     def rank(self) -> int | None:

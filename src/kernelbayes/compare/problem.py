@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -34,7 +35,7 @@ from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, column_names, concatenate, count
+from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, take
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]
@@ -115,28 +116,17 @@ class Estimate:
         return float(ndtr(above / self.error))
 
 
+@dataclass(frozen=True, eq=False)
 class Problem(ABC):
     """Checked data under their kernels: a statistic, its relabellings and what they need."""
 
+    samples: tuple[tuple[Points, ...], ...]  # of each sample the aligned variables
+    kernels: tuple[Kernel, ...]  # one for each variable
+    omega: Floats  # weights (N,) of the points of all samples, with mean one in each
     test: ClassVar[str]
     most: ClassVar[float]  # largest effect: a distance has none, a correlation is at most one
     least: ClassVar[int]  # points that an unbiased estimate needs
     constant: ClassVar[str]  # what to say when no relabelling changes the statistic
-
-    @property
-    @abstractmethod
-    def kernels(self) -> tuple[Kernel, ...]:
-        """One kernel for each variable."""
-
-    @property
-    @abstractmethod
-    def samples(self) -> tuple[tuple[Points, ...], ...]:
-        """Of each sample the variables."""
-
-    @property
-    @abstractmethod
-    def sizes(self) -> tuple[int, ...]:
-        """Number of points of each sample."""
 
     @property
     @abstractmethod
@@ -177,12 +167,21 @@ class Problem(ABC):
         """Where the null hypothesis fails."""
 
     @abstractmethod
-    def part(self, rows: Ints) -> Self:
-        """Problem of some points, without weights."""
-
-    @abstractmethod
     def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
         """Return unbiased statistics (b,), and the spread of each variable."""
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of points of each sample."""
+        return tuple(count(variables[0]) for variables in self.samples)
+
+    def part(self, rows: Sequence[Ints]) -> Self:
+        """Problem of some points of each sample, without weights."""
+        parts = tuple(
+            tuple(take(points, index) for points in variables)
+            for variables, index in zip(self.samples, rows, strict=True)
+        )
+        return type(self)(parts, self.kernels, np.ones(sum(map(len, rows))))
 
     @property
     def named(self) -> Kernel | tuple[Kernel, ...]:
