@@ -216,10 +216,7 @@ class Gram:
         return self.whole.weighted(r, ridge)
 
     def signed(self, d: Array, ridge: float) -> Solver:
-        """Solver of D G ((D G)^2 + ridge I)^-1 D B with D = diag(d) of any signs, shape (n,).
-
-        Equal to ``D L (C^2 + ridge I)^-1 L^T D B`` with C = L^T D L for any factor G = L L^T.
-        """
+        """Solver of D G ((D G)^2 + ridge I)^-1 D B with D = diag(d) of any signs, shape (n,)."""
         return self.whole.signed(d, ridge)
 
     def _kernel(self) -> Kernel:
@@ -311,7 +308,7 @@ class Dense(Gram):
         return DenseWeighted(diagnostics, r, L, s, 1.0 / s, active)
 
     def signed(self, d: Array, ridge: float) -> Solver:
-        """Solver of D G ((D G)^2 + ridge I)^-1 D B; see :meth:`Gram.signed`."""
+        """Solver of D G ((D G)^2 + ridge I)^-1 D B."""
         if isinstance(self.G, np.ndarray):
             from kernelbayes.gram.factored import LowRank
 

@@ -35,6 +35,7 @@ from kernelbayes.gram.solvers import (
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, concatenate, count, sum_over_rows, take
 
+Moments = tuple[Array, Array | None]  # L^T D L (r, r), and L^T D B if it was asked for
 # Features of a sample are held in memory up to this many entries (1 GB of float64).
 STREAM_ENTRIES = 2**27
 
@@ -44,16 +45,8 @@ class Factored(Gram):
     """Gram matrix G = L L^T known through products with its factor L (n, r)."""
 
     @abstractmethod
-    def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
+    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
         """L^T D L (r, r), and L^T D B if B is given, with D = diag(d) (or I), in one pass."""
-
-    @abstractmethod
-    def project(self, B: Array) -> Array:
-        """L^T B, shape (r,) or (r, k)."""
-
-    @abstractmethod
-    def expand(self, A: Array) -> Array:
-        """L A, shape (n,) or (n, k)."""
 
     def features(self, X: Points) -> Array:
         """Features (m, r) of other points."""
@@ -79,7 +72,7 @@ class Factored(Gram):
         return FactoredRidge(diagnostics, r, self, R)
 
     def signed(self, d: Array, ridge: float, moment: Array | None = None) -> Solver:
-        """Solver of D G ((D G)^2 + ridge I)^-1 D B; see :meth:`Gram.signed`."""
+        """Solver of D G ((D G)^2 + ridge I)^-1 D B through C = L^T D L."""
         ridge, d = check_ridge(ridge), self._check(d)
         C = self.moments(d)[0] if moment is None else moment
         return FactoredSigned.of(self, d, C, ridge)
@@ -129,7 +122,7 @@ class LowRank(Factored):
     def _compute_rows(self, index: Ints) -> Array:
         return (self.L @ take(self.L, index).T).T
 
-    def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
+    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
         """L^T D L and L^T D B."""
         return _moments(self.L, d, B)
 
@@ -149,8 +142,7 @@ class LowRank(Factored):
 class Streamed(Factored):
     """Gram matrix of points under a kernel with finite features, computed block by block.
 
-    Nothing of size n x r is ever held: each pass computes the features again. For samples so
-    large that the features do not fit in memory.
+    Nothing of size n x r is ever held: each pass computes the features again.
     """
 
     kernel: Kernel = field(kw_only=False)
@@ -175,7 +167,7 @@ class Streamed(Factored):
     def _compute_rows(self, index: Ints) -> Array:
         return self.expand(self.kernel.features(take(self.points, index)).T).T
 
-    def moments(self, d: Array | None, B: Array | None = None) -> tuple[Array, Array | None]:
+    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
         """L^T D L and L^T D B, merged over row blocks."""
         part = partial(partial_moments, self.kernel, d, B)
         return sum_over_rows(part, self.points, self.rank, merge_moments)
@@ -209,20 +201,18 @@ class OnDemand(Gram):
 
 def partial_moments(
     kernel: Kernel, d: Array | None, B: Array | None, chunk: Points, rows: slice
-) -> tuple[Array, Array | None]:
+) -> Moments:
     """L^T D L and L^T D B of one chunk of points: pure, so that it can run anywhere."""
     L = kernel.features(chunk)
     return _moments(L, None if d is None else d[rows], None if B is None else B[rows, ...])
 
 
-def merge_moments(
-    a: tuple[Array, Array | None], b: tuple[Array, Array | None]
-) -> tuple[Array, Array | None]:
+def merge_moments(a: Moments, b: Moments) -> Moments:
     """Sum of two partial results: associative, and neither is changed."""
     return a[0] + b[0], None if a[1] is None or b[1] is None else a[1] + b[1]
 
 
-def _moments(L: Array, d: Array | None, B: Array | None) -> tuple[Array, Array | None]:
+def _moments(L: Array, d: Array | None, B: Array | None) -> Moments:
     columns = 0 if B is None else (1 if B.ndim == 1 else B.shape[1])
     with threads_for(float(L.shape[0]) * L.shape[1] * (L.shape[1] + columns)):
         if d is None:
@@ -258,12 +248,8 @@ def by_features(kernel: Kernel, points: Points, what: str, double: bool) -> Gram
         text = f"streamed: {rank} {what}, block by block"
         return Streamed(kernel, points, rank, policy=text)
     L = kernel.features(points)
-    return LowRank(
-        as_doubles(L) if double else L,
-        kernel=kernel,
-        points=points,
-        policy=f"low rank: {rank} {what}",
-    )
+    L = as_doubles(L) if double else L
+    return LowRank(L, kernel=kernel, points=points, policy=f"low rank: {rank} {what}")
 
 
 def by_pivots(

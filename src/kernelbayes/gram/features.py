@@ -2,46 +2,20 @@ r"""Kernels with finite features: Nystrom, random Fourier features, pivoted Chol
 
 An approximation is a kernel too: pass it wherever a kernel goes, and the cost in the sample size n
 drops from n^2 or n^3 to n r^2. Each has ``features(X)`` of shape (n, r) with
-``k(X, Y) == k.features(X) @ k.features(Y).T``.
-
-============================  ==================================================================
-``nystrom``                   any kernel; projects on r landmarks: uniform, k-means++ or randomly
-                              pivoted. Cheap to set up; the choice for huge n.
-``pivoted_cholesky``          any kernel; landmarks chosen one after another where the error is
-                              large, at random (accelerated) or greedily. Best error per rank when
-                              the spectrum decays fast or the data are clustered; knows its error.
-``fourier``                   Gaussian, Laplace, Matern, RationalQuadratic; needs no data.
-============================  ==================================================================
-
-The error reported is the relative trace error sum_i (k(x_i, x_i) - k_r(x_i, x_i)) / sum_i k(x_i,
-x_i), the share of the points' squared norm that the features miss (never negative, and zero at
-full rank).
-
->>> import numpy as np
->>> from kernelbayes import Gaussian, nystrom
->>> X = np.random.default_rng(0).normal(size=(1000, 2))
->>> k = nystrom(Gaussian(1.0), X, rank=100, rng=0)
->>> k.features(X).shape, round(k.error, 3)
-((1000, 100), 0.001)
+``k(X, Y) == k.features(X) @ k.features(Y).T``. The error reported is the relative trace error
+sum_i (k(x_i, x_i) - k_r(x_i, x_i)) / sum_i k(x_i, x_i), the share of the points' squared norm that
+the features miss (never negative, and zero at full rank).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 from array_api_compat import device
 from sklearn.cluster import kmeans_plusplus
 
-from kernelbayes.arrays import (
-    Floats,
-    Rng,
-    as_generator,
-    epsilon,
-    namespace,
-    to_numpy,
-)
+from kernelbayes.arrays import Floats, Rng, as_generator, epsilon, namespace, to_numpy
 from kernelbayes.gram.cholesky import check_rank, partial_cholesky
 from kernelbayes.gram.finite import Fourier as Fourier
 from kernelbayes.gram.finite import Landmarks as Landmarks
@@ -63,7 +37,7 @@ def nystrom(
     tol: float | None = None,
     landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform",
 ) -> Landmarks:
-    """Nystrom approximation of a kernel on landmarks drawn from X.
+    """Nystrom approximation of any kernel on landmarks drawn from X; the choice for huge n.
 
     Parameters
     ----------
@@ -135,6 +109,9 @@ def pivoted_cholesky(
 ) -> Landmarks:
     """Nystrom approximation on pivots of a partial Cholesky factorisation of the Gram matrix.
 
+    Best error per rank when the spectrum decays fast or the data are clustered. Only columns of the
+    Gram matrix are computed, never the whole: memory n x rank, time n rank^2.
+
     Parameters
     ----------
     kernel : Kernel
@@ -158,8 +135,6 @@ def pivoted_cholesky(
     Landmarks
         With ``.error``, the exact relative trace error on X. Its rank is smaller than asked for
         when nothing is left to approximate, the numerical rank of the Gram matrix.
-
-    Only columns of the Gram matrix are computed, never the whole: memory n x rank, time n rank^2.
 
     Examples
     --------
@@ -251,10 +226,6 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
 
 def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:
     """Rows with the norms of Gaussian vectors, orthogonal within each group of ``dim``."""
-
-    def groups() -> Iterator[Floats]:
-        for start in range(0, q, dim):
-            yield random_rotation(dim, rng)[: min(dim, q - start)]
-
-    directions = np.concatenate(list(groups()))
+    groups = [random_rotation(dim, rng) for _ in range(0, q, dim)]
+    directions = np.concatenate(groups)[:q]
     return directions * np.sqrt(rng.chisquare(dim, size=(q, 1)))

@@ -15,11 +15,11 @@ from kernelbayes.arrays import (
     BLOCK_ENTRIES,
     Array,
     Floats,
+    as_doubles,
     like,
     namespace,
     row_blocks,
     threads_for,
-    to_numpy,
 )
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel
@@ -94,17 +94,9 @@ class Landmarks(_Finite):
     .. math:: k_r(x, y) = k(x, z) K_{zz}^{-1} k(z, y), \qquad
               \phi_r(x) = L^{-1} k(z, x), \quad L L^\top = K_{zz}
 
-    Made by :func:`nystrom` and :func:`pivoted_cholesky`.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        The kernel that is approximated.
-    landmarks : points (r, ...)
-    factor : array (r, r)
-        Lower Cholesky factor of the landmarks' Gram matrix.
-    error : float
-        Relative trace error on the points it was made from; measured when first asked for.
+    Made by :func:`nystrom` and :func:`pivoted_cholesky`. ``kernel`` is what is approximated,
+    ``landmarks`` are r points, ``factor`` (r, r) is L, and ``error`` the relative trace error on
+    the points it was made from, measured when first asked for.
     """
 
     landmarks: Points = field(repr=False)
@@ -115,8 +107,15 @@ class Landmarks(_Finite):
     @cached_property
     def error(self) -> float:
         """Relative trace error on the points it was made from."""
-        known = isinstance(self.measured, float)
-        return self.measured if known else _trace_error(self, self.measured)
+        if isinstance(self.measured, float):
+            return self.measured
+
+        def traces(chunk: Points, _: slice) -> Floats:
+            both = self.kernel.diag(chunk), self.diag(chunk)
+            return np.array([as_doubles(diag).sum() for diag in both])
+
+        exact, found = sum_over_rows(traces, self.measured, self.rank)
+        return float(max(0.0, exact - found) / exact) if exact > 0 else 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "measured": self.error}  # a small file: without the points
@@ -182,15 +181,3 @@ class Fourier(_Finite):
         angles = X @ like(self.frequencies, X).T
         scale = 1.0 / math.sqrt(len(self.frequencies))
         return scale * xp.concat([xp.cos(angles), xp.sin(angles)], axis=1)
-
-
-def _trace_error(approximation: Landmarks, X: Points) -> float:
-    """Relative trace error of the approximation on X, in row blocks."""
-
-    def traces(chunk: Points, _: slice) -> Floats:
-        exact = to_numpy(approximation.kernel.diag(chunk)).sum(dtype=np.float64)
-        found = to_numpy(approximation.diag(chunk)).sum(dtype=np.float64)
-        return np.array([exact, found])
-
-    exact, found = sum_over_rows(traces, X, approximation.rank)
-    return float(max(0.0, exact - found) / exact) if exact > 0 else 0.0

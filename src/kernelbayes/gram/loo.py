@@ -22,9 +22,7 @@ from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
 from kernelbayes.gram.base import Gram
 from kernelbayes.gram.factored import exact_features
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
-from kernelbayes.kernels import (
-    Kernel,
-)
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count
 
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number. An
@@ -70,8 +68,6 @@ def loo(
     targets: Floats,
     ridges: Floats,
     weights: Floats | None = None,
-    *,
-    groups: Ints | None = None,
     intercept: bool = False,
 ) -> LeaveOneOut:
     """Leave-one-out of ridge regression, for every ridge.
@@ -83,8 +79,6 @@ def loo(
     ridges : array (p,)
     weights : array (n,), optional
         r_i >= 0; 1/n each if not given. Pairs of weight zero are predicted by the others.
-    groups : array (n,) of int, optional
-        Pairs of the same number are left out together, for pairs that share an input.
     intercept : bool
         Whether the regression has an intercept, which no ridge holds back.
 
@@ -101,7 +95,7 @@ def loo(
     H = np.asarray(targets, dtype=float)
     n = len(F)
     r = np.full(n, 1.0 / n) if weights is None else np.asarray(weights, dtype=float)
-    return LeaveOneOut(F, H, np.asarray(ridges, dtype=float), r, groups, intercept)
+    return LeaveOneOut(F, H, np.asarray(ridges, dtype=float), r, intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +106,6 @@ class LeaveOneOut:
     H: Floats
     ridges: Floats
     weights: Floats
-    groups: Ints | None
     intercept: bool
 
     @cached_property
@@ -146,9 +139,9 @@ class LeaveOneOut:
     def residuals(self) -> Iterator[Floats]:
         """Targets minus left-out predictions (n, q), ridge by ridge."""
         with threads_for(float(self.F.size) * min(self.F.shape)):
-            yield from self._pairs() if self.groups is None else self._in_groups(self.groups)
+            yield from self._residuals()
 
-    def _pairs(self) -> Iterator[Floats]:
+    def _residuals(self) -> Iterator[Floats]:
         r, H, F, middle = self.weights, self.H, self.F, np.zeros((1, self.H.shape[1]))
         if self.intercept:
             share = r / r.sum()
@@ -174,21 +167,6 @@ class LeaveOneOut:
             coefficients = A.T @ (U @ (inside / (squares + self.ridges[i])[:, None]))
             every[unused] = H[unused] - middle - F[unused] @ coefficients
             yield every
-
-    def _in_groups(self, groups: Ints) -> Iterator[Floats]:
-        fits = []
-        for group in np.unique(groups):
-            out = groups == group
-            F, H, r = self.F[~out], self.H[~out], self.weights[~out]
-            share = r / r.sum() if self.intercept else np.zeros(len(r))
-            centre, middle = share @ F, share @ H
-            fits.append((out, centre, middle, RidgePath.of(F - centre, H - middle, r)))
-        for ridge in self.ridges:
-            found = np.empty(self.H.shape)
-            for out, centre, middle, fit in fits:
-                predicted = middle + fit.predict(self.F[out] - centre, float(ridge))
-                found[out] = self.H[out] - predicted
-            yield found
 
 
 def left_share(one_minus_leverage: Floats, least: float | None = None) -> Floats:
@@ -233,15 +211,15 @@ class RidgePath:
 
 
 def fold_predictions(
-    F: Floats, H: Floats, ridges: Floats, weights: Floats, folds: int
+    F: Floats, H: Floats, ridges: Floats, weights: Floats, groups: Ints
 ) -> tuple[Floats, Floats]:
     """Coefficients (r, q) with a ridge (q,) for each target, and predictions (n, q) left out.
 
-    Every ``folds``-th pair is left out together; weights (n,) sum to one, and those of the pairs
-    that are left are divided by their sum.
+    Pairs of the same group (n,) are left out together: folds, or pairs that share an input. The
+    weights (n,) sum to one, and those of the pairs that are left are divided by their sum.
     """
     with threads_for(float(F.size) * F.shape[1]):
-        parts = [slice(i, None, folds) for i in range(folds)]
+        parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]
         moments = []
         for rows in parts:
             weighted = weights[rows, None] * F[rows]

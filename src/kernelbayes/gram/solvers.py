@@ -42,27 +42,13 @@ RESCUE_BOUND = 1e-4
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What happened in a factorisation.
+    """What happened in a factorisation."""
 
-    Attributes
-    ----------
-    size : int
-        Rows of the factored matrix (active points, or the rank of the factor).
-    ridge : float
-        Regularisation asked for, on the scale of the factored matrix.
-    ridge_used : float
-        Regularisation used; larger than ``ridge`` after a rescue.
-    rescues : int
-        How often the ridge was multiplied by ``RESCUE_FACTOR``.
-    condition : float
-        Estimated condition number of the regularised matrix, in the 1-norm.
-    """
-
-    size: int
-    ridge: float
-    ridge_used: float
-    rescues: int
-    condition: float
+    size: int  # rows of the factored matrix: active points, or the rank of the factor
+    ridge: float  # regularisation asked for, on the scale of the factored matrix
+    ridge_used: float  # larger than ``ridge`` after a rescue
+    rescues: int  # how often the ridge was multiplied by ``RESCUE_FACTOR``
+    condition: float  # estimated condition number of the regularised matrix, in the 1-norm
 
 
 @dataclass(frozen=True, eq=False)

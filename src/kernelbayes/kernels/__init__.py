@@ -6,12 +6,7 @@ from kernelbayes.kernels.curved import Periodic, Rotation
 from kernelbayes.kernels.custom import Custom
 from kernelbayes.kernels.parts import Parts
 from kernelbayes.kernels.radial import Gaussian
-from kernelbayes.kernels.structured import (
-    Delta,
-    SpatialPyramid,
-    Spectrum,
-    Trace,
-)
+from kernelbayes.kernels.structured import Delta, SpatialPyramid, Spectrum, Trace
 from kernelbayes.kernels.vector import (
     HistogramIntersection,
     Laplace,

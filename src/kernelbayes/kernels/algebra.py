@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, answer, scalar
@@ -71,23 +72,24 @@ class Combined(Composite):
     def _join(self, features: Iterable[Array]) -> Array:
         return reduce(tensor_features, features)
 
+    def _each(self, *samples: Points) -> Iterable[tuple[Any, ...]]:
+        """Every child with its share of each sample."""
+        return zip(self.children, *map(self._shares, samples), strict=True)
+
     def _cross(self, X: Points, Y: Points) -> Array:
-        shares = zip(self.children, self._shares(X), self._shares(Y), strict=True)
-        return self._values(kernel(x, y) for kernel, x, y in shares)
+        return self._values(kernel(x, y) for kernel, x, y in self._each(X, Y))
 
     def _self(self, X: Points) -> Array:
-        return self._values(k(x) for k, x in zip(self.children, self._shares(X), strict=True))
+        return self._values(kernel(x) for kernel, x in self._each(X))
 
     def _diag(self, X: Points) -> Array:
-        return self._values(k.diag(x) for k, x in zip(self.children, self._shares(X), strict=True))
+        return self._values(kernel.diag(x) for kernel, x in self._each(X))
 
     def _paired(self, X: Points, Y: Points) -> Array:
-        shares = zip(self.children, self._shares(X), self._shares(Y), strict=True)
-        return self._values(kernel.paired(x, y) for kernel, x, y in shares)
+        return self._values(kernel.paired(x, y) for kernel, x, y in self._each(X, Y))
 
     def _features(self, X: Points) -> Array:
-        shares = zip(self.children, self._shares(X), strict=True)
-        return self._join(kernel.features(x) for kernel, x in shares)
+        return self._join(kernel.features(x) for kernel, x in self._each(X))
 
 
 @dataclass(frozen=True, eq=False)

@@ -160,10 +160,7 @@ class Kernel(ABC):
         return self._paired(points, other)
 
     def mean_of(self, points: Points, weights: Array) -> Points:
-        """Mean of checked points under weights (n,) or (m, n), in the space of the points.
-
-        The weighted average (d,) or (m, d) of vectors, unless the space is curved.
-        """
+        """Mean (d,) or (m, d) of checked points under weights (n,) or (m, n), in their space."""
         try:
             vectors = as_vectors(points, "points")
         except (TypeError, ValueError) as error:
@@ -183,10 +180,9 @@ class Kernel(ABC):
     def spectrum(
         self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
     ) -> Floats:
-        """Draw q frequencies (q, dim) from the spectral distribution of the kernel.
+        """Draw q frequencies (q, dim) from the spectral distribution of a stationary kernel.
 
-        ``normal`` are standard normal draws (q, dim) to start from, independent or not. Kernels
-        that are no function of x - y alone have no such distribution: a TypeError says so.
+        ``normal`` are standard normal draws (q, dim) to start from, independent or not.
         """
         del q, dim, rng, normal
         raise TypeError(
@@ -296,12 +292,9 @@ def scalar(value: Any, name: str) -> float:
 
 
 def mirror(G: Array, diag: Array) -> Array:
-    """Copy the lower triangle of G onto the upper one and put ``diag`` on the diagonal.
-
-    In place for NumPy, by blocks so that the transposed reads stay in cache.
-    """
+    """Copy the lower triangle of G onto the upper one and put ``diag`` on the diagonal."""
     n = G.shape[0]
-    if isinstance(G, np.ndarray):
+    if isinstance(G, np.ndarray):  # in place, by blocks so that transposed reads stay in cache
         for rows in row_blocks(n, 1, entries=256):
             lower = np.tril(G[rows, rows], -1)
             np.add(lower, lower.T, out=G[rows, rows])

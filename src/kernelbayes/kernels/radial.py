@@ -20,13 +20,13 @@ from itertools import product
 from typing import Any, Self
 
 import numpy as np
-from array_api_compat import device
 from scipy.spatial.distance import cdist, pdist
 
 from kernelbayes.arrays import (
     Array,
     Floats,
     NumericalWarning,
+    add_into,
     as_doubles,
     epsilon,
     exp_into,
@@ -286,7 +286,12 @@ def _exponents(U: Array, V: Array, kink: bool) -> Array:
     largest = max(to_float(xp.max(a)), to_float(xp.max(b)))
     if not kink and _expansion_is_safe(largest, epsilon(A)):
         return xp.clip(A @ B.T - 0.5 * a[:, None] - 0.5 * b[None, :], max=0.0)
-    E = xp.zeros((U.shape[0], V.shape[0]), dtype=U.dtype, device=device(U))
-    for j in range(U.shape[1]):
-        E = E - 0.5 * (U[:, j][:, None] - V[:, j][None, :]) ** 2
-    return E
+    return over_columns(U, V, lambda u, v: -0.5 * (u - v) ** 2)
+
+
+def over_columns(U: Array, V: Array, function: Callable[[Array, Array], Array]) -> Array:
+    """Sum over columns of function(u_ij, v_kj), shape (n, m)."""
+    total = function(U[:, 0][:, None], V[:, 0][None, :])
+    for j in range(1, U.shape[1]):
+        total = add_into(total, function(U[:, j][:, None], V[:, j][None, :]))
+    return total

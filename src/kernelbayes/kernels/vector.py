@@ -9,9 +9,9 @@ import numpy as np
 import scipy.special
 from scipy.spatial.distance import cdist
 
-from kernelbayes.arrays import Array, Floats, add_into, as_vectors, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, as_vectors, namespace, row_blocks
 from kernelbayes.kernels.base import Kernel, answer, scalar
-from kernelbayes.kernels.radial import TILE, Radial, Stationary
+from kernelbayes.kernels.radial import TILE, Radial, Stationary, over_columns
 from kernelbayes.points import Points, PointsLike
 
 
@@ -149,10 +149,7 @@ class Laplace(Stationary):
         U, V = self._coordinates(X), self._coordinates(Y)
         if not isinstance(U, np.ndarray):
             xp = namespace(U, V)
-            total = xp.abs(U[:, 0][:, None] - V[:, 0][None, :])
-            for j in range(1, U.shape[1]):
-                total = total + xp.abs(U[:, j][:, None] - V[:, j][None, :])
-            return xp.exp(-total)
+            return xp.exp(-over_columns(U, V, lambda u, v: xp.abs(u - v)))
         G = np.empty((len(U), len(V)), dtype=np.result_type(U, V))
         for rows in row_blocks(len(U), len(V), TILE * TILE):
             distances = cdist(U[rows], V, "cityblock")
@@ -261,8 +258,4 @@ class HistogramIntersection(Kernel):
 
 def intersection(X: Array, Y: Array) -> Array:
     """Sum over columns of min(x_ij, y_kj), shape (n, m); one extra (n, m) temporary."""
-    xp = namespace(X, Y)
-    total = xp.minimum(X[:, 0][:, None], Y[:, 0][None, :])
-    for j in range(1, X.shape[1]):
-        total = add_into(total, xp.minimum(X[:, j][:, None], Y[:, j][None, :]))
-    return total
+    return over_columns(X, Y, namespace(X, Y).minimum)

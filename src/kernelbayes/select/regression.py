@@ -231,7 +231,7 @@ def _solved(
     """Regression on features (n, r) with given ridges (q,)."""
     r = np.full(len(F), 1.0 / len(F)) if weights is None else weights
     folds = max(min(FOLDS, len(F) // 2), 2)
-    return Regression(basis, ridges, *fold_predictions(F, Y, ridges, r, folds))
+    return Regression(basis, ridges, *fold_predictions(F, Y, ridges, r, np.arange(len(F)) % folds))
 
 
 def _sharpened(M: Floats) -> Floats:
