@@ -36,10 +36,10 @@ ROUNDING = 1e-14
 DEPENDENT = 1e-10
 # Quasi-random points from which a search starts if there are no candidates, at least: a power of
 # two, as Sobol points are balanced, and as many points as a Gram matrix is held whole for.
-STARTS = 1024
+ASCENT_STARTS = 1024
 # Step of central differences in units of the candidates' standard deviation: its square (the
 # truncation error) and rounding divided by it are both below 1e-9.
-DIFFERENCE = 3e-5
+ASCENT_STEP = 3e-5
 
 
 def greedy(gram: Gram, values: Floats, m: int, repeat: bool = True) -> tuple[Ints, Floats]:
@@ -259,11 +259,11 @@ def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start:
     are evaluated together.
     """
     d = len(start)
-    corners = DIFFERENCE * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
+    corners = ASCENT_STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
 
     def down(u: Floats) -> tuple[float, Floats]:
         v = f(start + (u + corners) * scale)
-        return -float(v[0]), (v[d + 1 :] - v[1 : d + 1]) / (2.0 * DIFFERENCE)
+        return -float(v[0]), (v[d + 1 :] - v[1 : d + 1]) / (2.0 * ASCENT_STEP)
 
     found = minimize(down, np.zeros(d), jac=True, method="L-BFGS-B", options={"maxiter": 50})
     return start + found.x * scale if -found.fun > at_start else start
@@ -271,7 +271,7 @@ def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start:
 
 def gaussian_starts(mean: Floats, cov: Floats, m: int) -> Floats:
     """Quasi-random points (n, d) of a normal distribution, n at least twice m; deterministic."""
-    size = max(STARTS, 2 * m)
+    size = max(ASCENT_STARTS, 2 * m)
     power = int(np.ceil(np.log2(size)))
     uniform = qmc.Sobol(len(mean), scramble=False).random_base2(power) + 0.5 ** (power + 1)
     return np.asarray(mean + ndtri(uniform) @ symmetric_factor(cov).T)

@@ -18,12 +18,12 @@ from kernelbayes.arrays import Floats, Ints, Rng, as_generator
 
 Colour = tuple[float, float, float]
 
-WIDTH, DEPTH = 12.0, 8.0  # metres
+# The building is made up: six rooms on both sides of a corridor, in metres, and its paints.
+WIDTH, DEPTH = 12.0, 8.0
 SOUTH, NORTH = 3.0, 5.0  # the corridor's two sides
 ROOM = np.array([4.0, 3.0])
 DOOR = 1.2
 HALF_A_WALL = 0.02
-
 BRICK, MOSS, SKY = (0.75, 0.35, 0.25), (0.35, 0.6, 0.3), (0.35, 0.55, 0.8)
 LILAC, SAND, PLASTER = (0.6, 0.45, 0.7), (0.85, 0.75, 0.4), (0.75, 0.75, 0.75)
 ORANGE, TEAL = (0.95, 0.5, 0.05), (0.0, 0.45, 0.5)

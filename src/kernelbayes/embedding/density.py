@@ -34,7 +34,7 @@ Method = Literal["herding", "iid"]
 # Heaviest points among which mean shift looks for places to start: bounds the cost to one Gram
 # matrix with that many rows. A judgement, not a measurement.
 MODE_CANDIDATES = 500
-STEPS, STILL = 200, 1e-9  # of mean shift; a move, in bandwidths, that counts as none
+SHIFT_STEPS, STILL = 200, 1e-9  # of mean shift; a move, in bandwidths, that counts as none
 
 
 def density(points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Bandwidth) -> Floats:
@@ -114,7 +114,7 @@ def _peak(X: Floats, w: Floats, starts: int, bandwidth: Bandwidth) -> Floats:
     kernel = Gaussian(tuple(h))
     heavy = X[np.argsort(-w)[:MODE_CANDIDATES]]
     x = heavy[np.argsort(-(kernel(heavy, X) @ w))[:starts]]
-    for _ in range(STEPS):
+    for _ in range(SHIFT_STEPS):
         K = kernel(x, X) * w
         new = (K @ X) / np.maximum(K.sum(axis=1, keepdims=True), 1e-300)
         moved = np.abs(new - x).max()

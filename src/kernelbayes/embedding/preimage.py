@@ -22,7 +22,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, take
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
-DIFFERENCE = 6e-6
+GRADIENT_STEP = 6e-6
 # Values (q, p) at points y (q, p, d), for the rows i (q,) of a batch.
 Objective = Callable[[Ints, Floats], Floats]
 
@@ -71,12 +71,12 @@ def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) 
     Steps must go up by more than rounding, so that no row ends below its start.
     """
     m, d = start.shape
-    offsets = DIFFERENCE * np.concatenate([np.eye(d), -np.eye(d)])
+    offsets = GRADIENT_STEP * np.concatenate([np.eye(d), -np.eye(d)])
     rows = np.arange(m)
 
     def gradient(rows: Ints, y: Floats) -> Floats:
         values = objective(rows, (y[:, None, :] + offsets) * scale)
-        return (values[:, :d] - values[:, d:]) / (2.0 * DIFFERENCE)
+        return (values[:, :d] - values[:, d:]) / (2.0 * GRADIENT_STEP)
 
     y = start / scale  # in units of the points' spread
     top = objective(rows, start[:, None, :])[:, 0]

@@ -36,7 +36,7 @@ from kernelbayes.points import Points, PointsLike
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
 Shape = Literal["equal-tailed", "highest"]
-ROUNDING = 1e-12  # mass below this is rounding: 1e-16 for each of up to ten thousand points
+MASS_ROUNDING = 1e-12  # mass below this is rounding: 1e-16 for each of up to ten thousand points
 INTERVALS = 200  # that compete to be the shortest, equally spaced in the mass below them
 _ELSEWHERE = "use 'projected' or 'clipped'"
 
@@ -176,7 +176,9 @@ def rearranged(F: Floats) -> Floats:
 def interpolate(x: Floats, F: Floats, levels: Floats) -> Floats:
     """Quantiles of a monotone F, interpolated between the points x where it rises."""
     # Points at either end that carry no mass to speak of are left out: nothing leads there.
-    inside = slice(np.searchsorted(F, ROUNDING, side="right"), np.searchsorted(F, 1.0 - ROUNDING))
+    inside = slice(
+        np.searchsorted(F, MASS_ROUNDING, side="right"), np.searchsorted(F, 1.0 - MASS_ROUNDING)
+    )
     if inside.stop - inside.start < 2:
         middle = min(int(np.searchsorted(F, 0.5)), len(x) - 1)
         return np.full(np.shape(levels), x[middle])

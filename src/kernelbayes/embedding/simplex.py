@@ -46,8 +46,8 @@ PROJECTION_TOLERANCE = 1e-8
 PATH = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 PATH_TOLERANCE = 1e-3
 # The optimality condition holds to this at the end, relative to the size of the features: a few
-# thousand roundings. STEPS, for each rho, is twice what the whole path takes.
-TOLERANCE, STEPS = 1e-12, 100
+# thousand roundings. PROJECTION_STEPS, for each rho, is twice what the whole path takes.
+TOLERANCE, PROJECTION_STEPS = 1e-12, 100
 PRODUCT_ENTRIES = BLOCK_ENTRIES  # of the (n, r^2) products of features, 32 MB
 
 
@@ -98,7 +98,7 @@ def _newton(
     scale = max(float(np.abs(F).max()), 1e-300)
     v, height = _primal(F, W, u, target, rho)
     rows = np.arange(len(W))
-    for _ in range(STEPS):
+    for _ in range(PROJECTION_STEPS):
         gradient = u[rows] - v[rows] @ F + target[rows]
         unsolved = np.abs(gradient).max(axis=1) > tol * scale
         rows, gradient = rows[unsolved], gradient[unsolved]

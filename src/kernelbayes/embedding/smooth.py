@@ -31,8 +31,8 @@ Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
 # factor: far above rounding (2e-16), below the smallest share h^2 (NARROWEST squared).
 JITTER = 1e-9
-LEAST_VARIANCE = 1e-20  # of a sample that does not vary at all
-ROUNDING = 1e-12  # of weights that sum to one
+NO_VARIANCE = 1e-20  # of a sample that does not vary at all
+WEIGHT_ROUNDING = 1e-12  # of weights that sum to one
 # Shares h: the narrowest is above the jitter, the widest still leaves centres a third as far apart.
 NARROWEST, WIDEST = 1e-4, 0.95
 # Shares h to choose from, about a factor of two apart: from nearly the points to nearly one normal.
@@ -209,7 +209,9 @@ class Smoothed:
 def shrinkage(h: Floats, weights: Floats) -> Floats:
     """Factors (...) towards the mean that offset smoothing by shares h (..., n) or (..., 1)."""
     added = (h**2 @ weights) if h.shape[-1] == len(weights) else h[..., 0] ** 2
-    return np.asarray(np.where(added < 1.0 - ROUNDING, np.sqrt(np.maximum(1.0 - added, 0.0)), 0.0))
+    return np.asarray(
+        np.where(added < 1.0 - WEIGHT_ROUNDING, np.sqrt(np.maximum(1.0 - added, 0.0)), 0.0)
+    )
 
 
 def log_terms(
@@ -301,5 +303,5 @@ def covariance_factor(deviations: Floats, weights: Floats) -> Floats:
     c = len(S)
     level = max(float(np.trace(S)) / max(c, 1), np.finfo(float).tiny)
     variances = S.diagonal().copy()
-    S[np.arange(c), np.arange(c)] += JITTER * variances + JITTER**2 * level + LEAST_VARIANCE
+    S[np.arange(c), np.arange(c)] += JITTER * variances + JITTER**2 * level + NO_VARIANCE
     return np.asarray(cholesky(S))

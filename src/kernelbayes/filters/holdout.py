@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
-from kernelbayes.embedding.regions import ROUNDING, ordered
+from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import Part, integer, read
 from kernelbayes.kernels import Gaussian, Kernel
@@ -234,7 +234,9 @@ def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:
 
 def _level(x: Floats, F: Floats, z: float) -> float:
     """Value at z of a monotone F at sorted points x, as quantiles are interpolated."""
-    inside = slice(np.searchsorted(F, ROUNDING, side="right"), np.searchsorted(F, 1.0 - ROUNDING))
+    inside = slice(
+        np.searchsorted(F, MASS_ROUNDING, side="right"), np.searchsorted(F, 1.0 - MASS_ROUNDING)
+    )
     if inside.stop - inside.start < 2:  # all mass at one point
         middle = x[min(int(np.searchsorted(F, 0.5)), len(x) - 1)]
         return 0.5 + 0.5 * float(np.sign(z - middle))

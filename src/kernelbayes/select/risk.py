@@ -47,12 +47,11 @@ from kernelbayes.rules.conditional import Variable
 from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
+from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
 
 Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
-# Folds of the original rule and of the marginal criterion, which have no leave-one-out form.
-FOLDS = 5
 # Ratios tried by "combined" beside the best one by KuLSIF's score: multiples of the bandwidth of z
 # and ridges in units of k(z, z). Flat ratios make a steadier rule than the best ratio does.
 RATIO_SCALES = (2.0, 4.0)
@@ -110,6 +109,7 @@ class Task:
     @property
     def parts(self) -> Iterator[tuple[Ints, Ints]]:
         """Indices (train, test) of the folds."""
+        # The original rule and the marginal criterion have no leave-one-out form.
         for fold in range(min(FOLDS, self.z.n)):
             yield np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
 

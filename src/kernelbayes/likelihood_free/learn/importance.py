@@ -17,7 +17,7 @@ import numpy as np
 from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import (
     NEIGHBOURS,
-    ROUNDING,
+    WEIGHT_ROUNDING,
     WIDEST,
     Sample,
     Smoothed,
@@ -264,8 +264,8 @@ def _of_others(smooth: Smoothed, logs: Floats) -> Floats:
     if not len(logs):
         return logs
     own = np.exp(np.minimum(smooth.log_own() - logs, 0.0))
-    others = 1.0 - np.minimum(smooth.weights, 1.0 - ROUNDING)
-    return np.asarray(logs + np.log(np.maximum(1.0 - own, ROUNDING) / others))
+    others = 1.0 - np.minimum(smooth.weights, 1.0 - WEIGHT_ROUNDING)
+    return np.asarray(logs + np.log(np.maximum(1.0 - own, WEIGHT_ROUNDING) / others))
 
 
 def tempered(logs: Floats, least_ess: float) -> Floats:
