@@ -31,7 +31,7 @@ LABELLED = 1000  # frames
 SWITCHED_ON, FRAMES = 10, 80  # test drives, and frames of each
 LOST = 20  # frames within which it may still be searching
 # What is tried: bandwidths over the median distance, and numbers of neighbours.
-SCALES_X, SCALES_Z, NEIGHBOUR_COUNTS = (0.25, 0.4), (0.1, 0.2), (1, 2, 3, 5, 10)
+SCALES_X, SCALES_Z, HOW_MANY = (0.25, 0.4), (0.1, 0.2), (1, 2, 3, 5, 10)
 RIDGE, STATE_RIDGE = 1.0, 1e-5
 BLUR = 0.25  # metres, bandwidth of the drawn densities: a step of the robot is at most 0.4
 PER_METRE = 8  # cells of their grid: half a bandwidth
@@ -77,10 +77,8 @@ def nearest_frames(labelled: Drive, k: int) -> KNeighborsRegressor:
 def choose_neighbours(labelled: Drive) -> int:
     """Return the k with the least error on the last quarter, learned from the rest."""
     early, late = last_quarter(labelled)
-    scores = [
-        distance(nearest_frames(early, k).predict(late.X), late).mean() for k in NEIGHBOUR_COUNTS
-    ]
-    return NEIGHBOUR_COUNTS[int(np.argmin(scores))]
+    scores = [distance(nearest_frames(early, k).predict(late.X), late).mean() for k in HOW_MANY]
+    return HOW_MANY[int(np.argmin(scores))]
 
 
 def choose_filter(labelled: Drive) -> KernelBayesFilter:

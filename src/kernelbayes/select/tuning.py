@@ -35,7 +35,8 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, numeric_values, take
 from kernelbayes.rules.conditional import ConditionalEmbedding, variable
 from kernelbayes.rules.prior import PriorLike, prior_under
-from kernelbayes.select.risk import FOLDS, Criterion, Ratio, Risk, Task
+from kernelbayes.select.regression import FOLDS
+from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
 
