@@ -16,7 +16,7 @@ import numpy as np
 from timing import threads, verdict
 
 from kernelbayes import Gaussian, nystrom
-from kernelbayes.gram.cholesky import partial_cholesky
+from kernelbayes.gram.features import partial_cholesky
 
 N, D, RANK, CLUSTERS = 100_000, 5, 1000, 20
 BANDWIDTHS = (1.5, 2.5)  # the clusters have deviation 1 in each of the 5 dimensions

@@ -13,7 +13,7 @@ from timing import interleaved, threads, verdict
 
 from kernelbayes import Gaussian
 from kernelbayes.gram import Dense, LowRank
-from kernelbayes.gram.cholesky import partial_cholesky
+from kernelbayes.gram.features import partial_cholesky
 
 RIDGE, RANK = 1e-2, 100
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 import kernelbayes as kb
 from kernelbayes import laws
-from kernelbayes.gram.cholesky import partial_cholesky
+from kernelbayes.gram.features import partial_cholesky
 from strategies import vectors
 
 X = np.random.default_rng(0).normal(size=(40, 2))

@@ -23,7 +23,7 @@ so and ``diagnostics`` records it. Beyond the bound the matrix is not positive s
 a LinAlgError says what to look at.
 
 Modules: ``lapack`` has every factorisation that the library makes of any matrix, ``loo`` the
-closed-form leave-one-out, ``features`` the kernels with finite features, ``cholesky`` the pivoted
+closed-form leave-one-out, ``features`` the kernels with finite features and the pivoted
 factorisation, ``solvers`` all that runs when a solver is applied.
 
 >>> import numpy as np

@@ -21,8 +21,7 @@ from kernelbayes.arrays import (
     threads_for,
     to_float,
 )
-from kernelbayes.gram.cholesky import check_rank
-from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.features import check_rank, nystrom
 from kernelbayes.gram.lapack import LinAlgError, pivoted_factor, solve_triangular, symmetric_factor
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,

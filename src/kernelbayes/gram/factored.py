@@ -20,8 +20,7 @@ from kernelbayes.arrays import (
     threads_for,
 )
 from kernelbayes.gram.base import Gram, check_finite
-from kernelbayes.gram.cholesky import partial_cholesky
-from kernelbayes.gram.features import Landmarks, pivoted_cholesky
+from kernelbayes.gram.features import Landmarks, partial_cholesky, pivoted_cholesky
 from kernelbayes.gram.solvers import (
     FactoredRidge,
     FactoredSigned,
