@@ -265,15 +265,21 @@ def test_finite_kernels_on_states_and_controls_are_those_of_their_values():
 
 
 def test_controls_matter():
-    rng = np.random.default_rng(7)
-    z, x, u = driven(rng, 300)
-    truth, new, acting = driven(rng, 100)
-    informed = learning().fit(x, z, u).filter(new, acting).mean()[:, 0]
-    blind = learning().fit(x, z).filter(new).mean()[:, 0]
-    errors = [np.mean((f - truth) ** 2) for f in (informed, blind)]
-    assert errors[0] < 0.6 * errors[1]
-    wrong = learning().fit(x, z, u).filter(new, -acting).mean()[:, 0]
-    assert errors[0] < 0.6 * np.mean((wrong - truth) ** 2)
+    rng, errors = np.random.default_rng(7), []
+    for _ in range(3):  # the error of one filter learned from 200 steps varies by a third
+        z, x, u = driven(rng, 200)
+        truth, new, acting = driven(rng, 100)
+        told = learning().fit(x, z, u)
+        found = (
+            told.filter(new, acting),
+            learning().fit(x, z).filter(new),
+            told.filter(new, -acting),
+        )
+        inside = np.abs(truth) < 2.5  # a standard deviation: the training sample reaches further
+        errors.append([np.mean((b.mean()[inside, 0] - truth[inside]) ** 2) for b in found])
+    informed, blind, wrong = np.mean(errors, axis=0)
+    assert informed < 0.6 * blind
+    assert informed < 0.6 * wrong
 
 
 def test_controls_low_rank_is_close_to_exact():
@@ -286,12 +292,12 @@ def test_controls_low_rank_is_close_to_exact():
 
 def test_forecast_follows_the_controls():
     z, x, u = DRIVEN
-    _, new, acting = DRIVEN_NEW
-    model = bayes().fit(x, z, u)
+    model, still = bayes().fit(x, z, u), np.zeros(20)
     up, down = (
-        model.forecast(new, 4, np.append(acting, np.full(4, c))).mean()[-1, 0] for c in (1.0, -1.0)
+        model.forecast(still, 2, np.append(still, [c, c])).mean()[-1, 0] for c in (1.0, -1.0)
     )
-    assert up - down > 2.0  # 2 (1 + .9 + .81 + .73) = 6.9 without the edge of the sample
+    # Two steps from the same state, 2 (1 + 0.9) apart, up to what a regression on 120 steps misses.
+    assert up - down == pytest.approx(3.8, abs=0.4)
 
 
 # --- smoothing and lags --------------------------------------------------------------------------
@@ -334,7 +340,9 @@ def test_online_smoothing_with_controls():
         _, _, states = run(model, new, acting, lag=2)
         expected = model.smooth(new, acting, lag=2).weights
         for t in range(2, 20):
-            close(model.smoothed(states[t]).weights, expected[t - 2])
+            # Kernel values of one observation and of many differ by rounding, which the operators
+            # of transition and prior magnify by up to 1 / ridge each, 2e-16 * 1e8.
+            close(model.smoothed(states[t]).weights, expected[t - 2], tol=2e-8)
 
 
 def test_without_a_lag_nothing_is_kept(plain):

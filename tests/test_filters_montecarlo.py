@@ -228,21 +228,22 @@ def push(z, rng, control=None):
 
 
 def test_controls():
-    # The filter without controls is wrong by b = (1 - K) (3 - A b) at each step, in alternating
-    # directions. In the steady state of the Kalman filter (K = 0.6, variance 0.18) that is 0.89:
-    # its squared error is five times as large, and a filter's from pairs at least twice.
-    u = 3.0 * (-1.0) ** np.arange(60)
+    # Without controls the Kalman filter is off by b = (1 - K) (2 - A b) at each step, in turn up
+    # and down. In its steady state (K = 0.6, variance 0.18) that is 0.6, three times the error.
+    u = 2.0 * (-1.0) ** np.arange(60)
     rng = np.random.default_rng(3)
     sequences = [sequence(rng, 60, u) for _ in range(4)]
     truth, x, controls = np.ravel([z for z, _ in sequences]), [x for _, x in sequences], [u] * 4
-    model = fit(move=push)
+    states = 2.0 * np.sqrt(STATIONARY) * rng.normal(size=400)  # wide enough for all of them
+    model = kb.KernelMonteCarloFilter(push, initial, particles=200, rng=0)
+    model.fit(states + np.sqrt(R) * rng.normal(size=400), states)
 
     def off(beliefs):
         return error([belief.mean()[:, 0] for belief in beliefs], truth)
 
     found = model.filter(x, controls)
     assert off(found) < 1.3 * error([kalman(seen, u)[0] for seen in x], truth)
-    assert off(found) < 0.5 * off(model.filter(x))
+    assert off(found) < 0.8 * off(model.filter(x))
     assert off(model.smooth(x, controls)) < off(found)
     np.testing.assert_array_equal(model.filter(x[0], u).weights, model.filter(x[0], u[1:]).weights)
     up, down = (
@@ -310,12 +311,13 @@ def test_observations_out_of_reach(method, options):
 def test_exponential_noise_as_in_model_2():
     rng = np.random.default_rng(4)
     z, _ = pairs(rng, 200)
-    truth, _ = sequence(rng, 80)
-    noise = [0.5 * np.exp(s / 2) * rng.standard_t(2, size=len(s)) for s in (z, truth)]
-    model = kb.KernelMonteCarloFilter(transition, initial, rng=0).fit(noise[0], z)
-    beliefs = model.filter(noise[1])
-    assert np.isfinite(beliefs.weights).all()
-    assert error(beliefs.mean(), truth) < 1.1 * np.var(truth)
+    truths = [sequence(rng, 80)[0] for _ in range(5)]  # the error of one is within a factor of two
+    seen = [0.5 * np.exp(s / 2) * rng.standard_t(2, size=len(s)) for s in (z, *truths)]
+    model = kb.KernelMonteCarloFilter(transition, initial, rng=0).fit(seen[0], z)
+    beliefs = model.filter(seen[1:])
+    assert all(np.isfinite(belief.weights).all() for belief in beliefs)
+    errors = [error(b.mean(), truth) for b, truth in zip(beliefs, truths, strict=True)]
+    assert np.mean(errors) < 1.1 * np.mean(np.var(truths, axis=1))
 
 
 def test_states_that_leave_the_training_sample():
