@@ -232,7 +232,8 @@ def test_infinite_observations_are_refused(bad):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_of_outliers_does_not_lose_the_state(method, options, size):
     rng = np.random.default_rng(2)
-    x = NEW.copy()
+    seen = circling(rng, 64)[1]
+    x = seen.copy()
     x[8:14] += size * rng.choice([-1.0, 1.0], size=(6, 3))
     model = fit(method=method, **options)
     beliefs = model.filter(x)
@@ -243,9 +244,9 @@ def test_a_run_of_outliers_does_not_lose_the_state(method, options, size):
         ahead = model.forecast(x[:8], 6)
         close(beliefs.weights[8:14], ahead.weights, 1e-6)
     assert not beliefs.info.fallback[:8].any()
-    clean = model.filter(NEW)
-    # Two circlings after the last outlier nothing of them is left.
-    close(beliefs.mean()[24:], clean.mean()[24:], 0.05)
+    clean = model.filter(seen)
+    # Two circlings, 42 steps, after the last outlier nothing of them is left.
+    close(beliefs.mean()[56:], clean.mean()[56:], 0.05)
     assert np.abs(beliefs.mean()).max() < 2.0
 
 
