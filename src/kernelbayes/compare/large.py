@@ -125,7 +125,7 @@ def _pairs_of_pairs(problem: Problem, orders: Sequence[Ints]) -> tuple[Floats, F
 
 
 def _paired(kernel: Kernel) -> Callable[[Points, Points], Floats]:
-    return lambda X, Y: as_doubles(kernel.paired(X, Y))
+    return lambda X, Y: as_doubles(kernel._paired(X, Y))  # the points are checked
 
 
 # --- blocks --------------------------------------------------------------------------------------

@@ -164,12 +164,14 @@ class TwoSamples(Problem):
         weights_y: Array | None = None,
     ) -> TwoSamples:
         """Two samples without the points of weight zero."""
-        first, second = np.ones(count(X)), np.ones(count(Y))
+        omega, n = np.ones(count(X) + count(Y)), count(X)
         if weights_x is not None:
             X, first = samples.positive_weights(X, weights_x, "X")
+            omega, n = np.concatenate([first, omega[n:]]), len(first)
         if weights_y is not None:
             Y, second = samples.positive_weights(Y, weights_y, "Y")
-        return cls(((X,), (Y,)), (kernel,), np.concatenate([first, second]))
+            omega = np.concatenate([omega[:n], second])
+        return cls(((X,), (Y,)), (kernel,), omega)
 
     @property
     def n(self) -> int:
