@@ -247,16 +247,16 @@ def test_arviz_gets_draws_by_name(monkeypatch, version):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": np.arange(10.0), "b": np.arange(10.0) ** 2})
     mu = kb.embed(frame, kb.Gaussian(1.0))
-    posterior = mu.to_arviz(draws=50, rng=0)["posterior"]
+    posterior = mu.to_arviz(n_draws=50, rng=0)["posterior"]
     assert {name: value.shape for name, value in posterior.items()} == {"a": (1, 50), "b": (1, 50)}
     np.testing.assert_array_equal(posterior["b"][0], mu.sample(50, rng=0, method="iid")[:, 1])
     batch = kb.embed(X2, kb.Gaussian(1.0), np.full((3, 40), 1 / 40))
-    assert batch.to_arviz(draws=20, rng=0)["posterior"]["x1"].shape == (1, 20, 3)
+    assert batch.to_arviz(n_draws=20, rng=0)["posterior"]["x1"].shape == (1, 20, 3)
 
 
 def test_with_arviz_itself():
     arviz = pytest.importorskip("arviz")
-    data = kb.embed(X2, kb.Gaussian(1.0)).to_arviz(draws=100, rng=0)
+    data = kb.embed(X2, kb.Gaussian(1.0)).to_arviz(n_draws=100, rng=0)
     assert dict(data.posterior.sizes) == {"chain": 1, "draw": 100}
     assert "x0" in arviz.summary(data).index
 

@@ -1,6 +1,5 @@
 """Posteriors of many observations answer everything that one posterior answers."""
 
-import inspect
 import warnings
 
 import numpy as np
@@ -69,14 +68,6 @@ def test_draws_summaries_and_sizes(many):
     np.testing.assert_allclose([row["mean"] for row in table], many.mean().ravel())
 
 
-def test_no_question_is_missing():
-    # Of one embedding only: its arithmetic, its weights, and what it exports.
-    single = {"inner", "norm", "normalized", "with_diagnostics", "valid", "valid_weights"}
-    single |= {"probabilities", "expect_bound", "mixture", "to_frame", "to_arviz"}
-    public = {name for name, _ in inspect.getmembers(Posterior, inspect.isfunction)}
-    assert {name for name in public - single if name[0] != "_"} - set(dir(Posteriors)) == set()
-
-
 def test_cross_validation_scores_held_out_simulations():
     theta, x = pairs(90)
     model = LikelihoodFree(PRIOR, **FEW)
@@ -87,3 +78,26 @@ def test_cross_validation_scores_held_out_simulations():
     # mutual information, 0.8 for the first parameter alone: more than four standard errors of the
     # mean of 90 scores, each of deviation about 1, 0.42.
     assert scores.mean() > -sum(float(d.entropy()) for d in PRIOR.values())
+
+
+# What belongs to one weighted sample: its points, weights and kernel, and how it was made.
+OWN = {
+    *("points", "weights", "kernel", "features", "vectors", "valid_weights", "with_diagnostics"),
+    *("prior", "space", "smoothing", "smoothed"),
+}
+
+
+def test_posteriors_have_every_answer_of_a_posterior():
+    public = {name for name in dir(Posterior) if not name.startswith("_")}
+    assert public - set(dir(Posteriors)) - OWN == set()
+
+
+def test_posteriors_export_and_arithmetic(many):
+    np.testing.assert_allclose(many.normalized().mass, 1.0)
+    np.testing.assert_array_equal(many.valid().negative, 0.0)
+    np.testing.assert_allclose(many.norm(), [float(p.norm()) for p in many])
+    assert many.names == ("slope", "rate")
+    assert len(many.mixture(1, rng=0)) == len(many.diagnostics) == len(many)
+    frame = many.to_frame()
+    assert list(frame["posterior"].unique()) == [0, 1, 2]
+    assert many.to_arviz(n_draws=7, rng=0)["posterior"]["slope"].shape == (1, 7, 3)

@@ -30,7 +30,7 @@ from kernelbayes.points import Points, PointsLike, count, take
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = get_args(Method)
-# A mass below this share of the weights' sizes is what is left when they cancel: not a divisor.
+# A mass below this share of the weights' absolute sum is cancellation error; do not divide by it.
 CANCELLED = 1e-10
 
 

@@ -297,14 +297,14 @@ class Decoding(Weighted):
         """
         return export.to_frame(self)
 
-    def to_arviz(self, draws: int = 1000, rng: Rng = None, bandwidth: Bandwidth = None) -> Any:
+    def to_arviz(self, n_draws: int = 1000, rng: Rng = None, bandwidth: Bandwidth = None) -> Any:
         """ArviZ InferenceData (a DataTree from ArviZ 1.0 on) whose posterior group holds draws.
 
         ArviZ knows no weights, so they are resolved to independent draws of one chain:
-        ``sample(draws, rng, "iid", bandwidth)``. Variables have the points' column names, or "x0",
-        "x1", ...; those of a batch have one more dimension, its members.
+        ``sample(n_draws, rng, "iid", bandwidth)``. Variables have the points' column names, or
+        "x0", "x1", ...; those of a batch have one more dimension, its members.
         """
-        return export.to_arviz(self, draws, rng, bandwidth)
+        return export.to_arviz(self, n_draws, rng, bandwidth)
 
     def plot(self, ax: Any = None, level: float = 0.9, label: str | None = None) -> Any:
         """Draw the distribution: of one coordinate, of two, or all pairs of more (a corner plot).

@@ -30,14 +30,14 @@ def to_frame(mu: Weighted) -> Any:
     return as_frame({**columns, **dict(zip(names, weights, strict=True))})
 
 
-def to_arviz(mu: Weighted, draws: int, rng: Rng, bandwidth: float | Array | None) -> Any:
+def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> Any:
     """ArviZ data whose posterior group holds independent draws of one chain."""
     try:
         import arviz
     except ImportError as error:
         raise ImportError("this needs ArviZ: pip install 'kernelbayes[arviz]'") from error
     generator = as_generator(rng)
-    members = [mu] if mu._single else list(mu)  # type: ignore[call-overload]
+    members = [mu] if mu._single else list(mu)
     draw = [sample(member, draws, generator, "iid", bandwidth) for member in members]
     drawn = [named_columns(points, mu.names) for points in draw]
     posterior = {name: np.stack([c[name] for c in drawn], axis=1)[None] for name in drawn[0]}

@@ -43,8 +43,8 @@ from kernelbayes.rules.conditional import nearest_similarity
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
-# Weights that sum to less than this share of their sizes nearly cancel: dividing them by their sum
-# would magnify rounding errors tenfold or more, and a mean under such weights may lie anywhere.
+# Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
+# by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
 TRUSTED_SHARE = 0.1
 # An observation with less than this share of the usual support is trusted in proportion: training
 # sets ten times sparser than the filter's own would still be trusted.

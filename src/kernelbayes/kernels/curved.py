@@ -1,6 +1,6 @@
 r"""Kernels on curved spaces, circles and rotations, and their means.
 
-A weighted average of angles or of rotation matrices is not what anybody means by their mean: the
+A weighted average of angles or of rotation matrices is not a sensible mean: the
 average of 359 and 1 degrees is 180. The *extrinsic* mean averages in the space around, the plane
 around the circle or the matrices around the rotations, and projects back. It is the point closest
 to the average, and does not depend on the sum of the weights.

@@ -9,7 +9,8 @@ from kernelbayes.likelihood_free.abc import reject_abc
 from kernelbayes.likelihood_free.checks import coverage, posterior_predictive, sbc
 from kernelbayes.likelihood_free.infer import infer
 from kernelbayes.likelihood_free.model import LikelihoodFree
-from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, pair_plot
+from kernelbayes.likelihood_free.pairs import pair_plot
+from kernelbayes.likelihood_free.posterior import Posterior, Posteriors
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.simulate import Simulations, simulate
 

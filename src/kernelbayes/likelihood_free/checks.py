@@ -42,7 +42,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.likelihood_free.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.posterior import draws_of
+from kernelbayes.likelihood_free.pairs import draws_of
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.likelihood_free.results import (
     CoverageCheck,

@@ -91,7 +91,9 @@ def infer(
     sizes = _sizes(n_simulations, rounds, simulations)
     generator, read = as_generator(rng), as_prior(prior)
     if rounds > 1 and read.simplices:
-        raise ValueError("rounds need a density, which posteriors on a simplex have not; use one")
+        raise ValueError(
+            "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
+        )
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
     options |= {"on_failure": on_failure, "rng": generator}
     how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}

@@ -42,7 +42,7 @@ UNSEEN = 0.005
 UNCERTAIN_ESS = 5.0
 # Adjusted points leave the range of the simulated parameters by at most this many ranges.
 BEYOND = 1.0
-GAP_POINTS = 500  # simulations whose nearest neighbours say what is near
+GAP_POINTS = 500  # simulations that estimate the typical distance to a nearest neighbour
 
 
 @dataclass(frozen=True)

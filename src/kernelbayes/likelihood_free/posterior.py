@@ -11,13 +11,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, to_numpy
-from kernelbayes.embedding import Embedding
+from kernelbayes.embedding import Embedding, export
+from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import Space
-from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.plot.posteriors import draw_pairs
+from kernelbayes.likelihood_free.pairs import pair_plot
+from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.tables import Table
 
 # Draws that estimate the share of the smoothed density within the prior's support: its error is at
@@ -66,7 +67,7 @@ class Posterior(Embedding):
 
     @cached_property
     def _density(self) -> Smoothed:
-        """The smoothed points whose density is asked for, at least as smooth as Silverman's half.
+        """The smoothed points behind the density, with at least half of Silverman's bandwidth.
 
         Draws may come from many close points that are hardly smoothed; their density would be
         spiky.
@@ -214,6 +215,11 @@ def _of_each(name: str) -> Callable[..., Array]:
     return ask
 
 
+def _number(name: str) -> property:
+    """Make a property that gathers a number of every posterior, (m,)."""
+    return property(lambda self: np.array([float(getattr(p, name)) for p in self]), doc=name)
+
+
 class Posteriors(Sequence[Posterior]):
     """Posteriors of m observations: indexing gives one, questions give a leading axis m.
 
@@ -229,7 +235,9 @@ class Posteriors(Sequence[Posterior]):
     prob, cdf, quantile = _of_each("prob"), _of_each("cdf"), _of_each("quantile")
     interval, density = _of_each("interval"), _of_each("density")
     log_density, map, mode = _of_each("log_density"), _of_each("map"), _of_each("mode")
-    preimage, plot = _of_each("preimage"), _of_each("plot")
+    preimage, plot, norm = _of_each("preimage"), _of_each("plot"), _of_each("norm")
+    inner, expect_bound = _of_each("inner"), _of_each("expect_bound")
+    _single = False
 
     def __len__(self) -> int:
         return len(self._members)
@@ -244,15 +252,40 @@ class Posteriors(Sequence[Posterior]):
     def __repr__(self) -> str:
         return f"Posteriors({len(self)} observations)"
 
-    @property
-    def ess(self) -> Floats:
-        """Effective sample sizes (m,)."""
-        return np.array([float(p.ess) for p in self])
+    ess, mass, negative = _number("ess"), _number("mass"), _number("negative")
+    names = property(lambda self: self[0].names, doc="Names of the parameters.")
+    diagnostics = property(lambda self: [p.diagnostics for p in self], doc="One for each.")
 
-    def sample(self, k: int, rng: Rng = None, method: str = "smooth") -> Floats:
+    def sample(
+        self, k: int, rng: Rng = None, method: str = "smooth", bandwidth: Array | None = None
+    ) -> Floats:
         """Draws (m, k, d)."""
         generator = as_generator(rng)
-        return np.stack([p.sample(k, generator, method) for p in self])
+        return np.stack([p.sample(k, generator, method, bandwidth) for p in self])
+
+    def normalized(self) -> Posteriors:
+        """Divide the weights of each by their sum."""
+        return Posteriors([p.normalized() for p in self])
+
+    def valid(self) -> Posteriors:
+        """Project the weights of each on the simplex."""
+        return Posteriors([p.valid() for p in self])
+
+    def mixture(self, components: int, rng: Rng = None, **options: Any) -> list[Mixture]:
+        """Gaussian mixture closest to each."""
+        generator = as_generator(rng)
+        return [p.mixture(components, generator, **options) for p in self]
+
+    def to_frame(self) -> Any:
+        """Pandas frame of all points, with their weights and the number of their posterior."""
+        import pandas
+
+        frames = [p.to_frame().assign(posterior=i) for i, p in enumerate(self)]
+        return pandas.concat(frames, ignore_index=True)
+
+    def to_arviz(self, n_draws: int = 1000, rng: Rng = None, bandwidth: Array | None = None) -> Any:
+        """ArviZ data of draws of each, as for a batch of embeddings."""
+        return export.to_arviz(self, n_draws, rng, bandwidth)
 
     def summary(self, level: float = 0.9) -> Table:
         """Mean, deviation, median and interval: a row for each posterior and parameter."""
@@ -279,61 +312,3 @@ def make_posterior(
     if kernel is None:
         kernel = Gaussian.median(points)
     return Posterior(points, weights, kernel, names, diagnostics, prior, space, smoothing)
-
-
-def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
-    """Draws (m, d) of a posterior: by its ``sample``, or an array of draws, cut to m if longer."""
-    drawn = posterior.sample(m, rng=rng) if hasattr(posterior, "sample") else posterior
-    table = np.asarray(to_numpy(drawn), dtype=np.float64)
-    table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2 or not len(table):
-        raise ValueError(f"draws must have shape (m, d), got {table.shape}")
-    return table[:m]
-
-
-def pair_plot(
-    posterior: Any,
-    prior: PriorLike = None,
-    truth: Array | None = None,
-    names: Sequence[str] | None = None,
-    *,
-    n_draws: int = 1000,
-    rng: Rng = 0,
-) -> Any:
-    """Draw the marginals of a posterior, and all its pairs, over those of the prior.
-
-    On the diagonal: the posterior's histogram, the prior's outline. Below it: draws of the
-    posterior with contours around 50 and 90 % of the mass, over draws of the prior.
-
-    Parameters
-    ----------
-    posterior : object with ``sample(m, rng=...)``, or draws (m, d)
-    prior : optional
-        Anything that :func:`~kernelbayes.as_prior` takes.
-    truth : array (d,), optional
-        Marked in each panel.
-    names : sequence of str, optional
-        The posterior's or the prior's names unless given.
-    n_draws : int
-        Draws of each.
-    rng : int, Generator or None
-
-    Returns
-    -------
-    array (d, d) of matplotlib Axes
-    """
-    rng = as_generator(rng)
-    draws = draws_of(posterior, n_draws, rng)
-    d = draws.shape[1]
-    read = None if prior is None else as_prior(prior)
-    if read is not None and read.dim != d:
-        raise ValueError(f"the prior has {read.dim} parameters, the posterior {d}")
-    wide = None if read is None else read.sample(n_draws, rng)
-    names = names or getattr(posterior, "names", None) or (None if read is None else read.names)
-    names = tuple(names or (f"theta[{j}]" for j in range(d)))
-    if len(names) != d:
-        raise ValueError(f"{len(names)} names for {d} parameters")
-    mark = None if truth is None else np.asarray(truth, dtype=float).ravel()
-    if mark is not None and len(mark) != d:
-        raise ValueError(f"truth must have {d} entries, got {len(mark)}")
-    return draw_pairs(draws, wide, mark, names)

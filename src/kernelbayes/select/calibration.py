@@ -119,7 +119,7 @@ def _left_out(rule: Conditional, Z: Floats, rows: Ints) -> Floats:
 def left_out_weights(rule: Conditional, rows: Ints) -> Floats:
     """Weights (len(rows), n) at x_i of the rule learned without pair i, divided by their sum."""
     W = as_doubles(rule(take(rule.inputs.points, rows)).weights).copy()
-    # Those of the whole rule without the own one, up to a factor 1 / (1 - w_i(x_i)).
+    # The full rule's weights without the pair's own, up to a factor 1 / (1 - w_i(x_i)).
     W[np.arange(len(rows)), rows] = 0.0
     sums = W.sum(axis=1, keepdims=True)
     return np.asarray(W / np.where(np.abs(sums) > LEAST_MASS, sums, 1.0))

@@ -47,7 +47,7 @@ SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 # Data of more coordinates than this get no likelihood of their own, only learned summaries do.
 LIKELIHOOD_COLUMNS = 30
-# The race: how many held-out simulations are looked at, and how many of the variants go that far.
+# The stages of the race: held-out simulations scored, and how many variants advance to the stage.
 LOOKS = ((12, None), (40, 15), (150, 4))
 # Held-out simulations on which the best variant meets the learned likelihoods, which are slower;
 # and those on which it is compared with itself, smoothed by the distance to neighbours.

@@ -34,7 +34,7 @@ LogDensity = Callable[[Floats], Floats]
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
-# a neighbour, and at least so much.
+# a neighbour, and never below the last value.
 WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
 TEMPERED_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
 FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
