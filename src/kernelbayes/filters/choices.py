@@ -134,21 +134,9 @@ def per_dimension(
 ) -> Gaussian | None:
     """Gaussian kernel with a bandwidth for each column of x, by what the column says about z.
 
-    Parameters
-    ----------
-    X : points (n, d)
-        Missing entries filled.
-    Z : points (n, ...)
-    kernel_z : Kernel
-        Whose features are predicted.
-    known : array (n, d) of bool, optional
-        Which entries of X were there; rows without any are left out.
-
-    Returns
-    -------
-    Gaussian or None
-        None where there is nothing to learn: one column, very many of them, few pairs, constant x
-        or z, bandwidths all alike.
+    ``X`` (n, d) has its missing entries filled, ``known`` (n, d) says which were there. None where
+    there is nothing to learn: one column, very many of them, few pairs, constant x or z, or
+    bandwidths all alike.
 
     Examples
     --------

@@ -38,11 +38,11 @@ from kernelbayes.rules.prior import BayesMethod
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
-# An exact Gram matrix is factored when its numerical rank is below this share of n: an update with
-# the factor then takes about as long as one with the matrix (n r^2 against n^3 / 3 operations).
+# An exact Gram matrix is factored when its numerical rank r is below this share of n: an update
+# with the factor then takes at most a third of the operations, n r^2 against n^3 / 3.
 WORTHWHILE = 1.0 / 3.0
-# Training observations whose nearest neighbours say what support is usual: the first percentile of
-# that many is known to a factor that hardly matters.
+# Training observations whose nearest neighbours say what support is usual: enough for a first
+# percentile, the fifth smallest of them.
 SUPPORT_POINTS = 500
 
 
@@ -58,37 +58,17 @@ class Simulated(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """How states move, from n training states and m transitions between them.
+    """How states move, from n training states and m transitions between them."""
 
-    Attributes
-    ----------
-    features : array (n, r)
-        L, features of the states.
-    to_prior : array (r, r)
-        (L^T L + n eta I)^-1, applied to features of a prediction.
-    transport : array (r, r)
-        (L_src^T L_src + m eta' I)^-1.
-    source, target : arrays (m,)
-        Transition j goes from state source[j] to state target[j].
-    shift : bool
-        Whether weights are shifted along the transitions instead.
-    controlled : Controlled or None
-        The operator on (state, control) pairs.
-    simulated : Simulated or None
-        A known transition to sample from.
-    moved : array (m, r) or None
-        Features of the ends of the transitions, if they are no training states.
-    """
-
-    features: Array
-    to_prior: Array
-    transport: Array
-    source: Ints
-    target: Ints
-    shift: bool = False
-    controlled: Controlled | None = None
-    simulated: Simulated | None = None
-    moved: Array | None = None
+    features: Array  # L (n, r), of the states
+    to_prior: Array  # (r, r), (L^T L + n eta I)^-1, applied to features of a prediction
+    transport: Array  # (r, r), (L_src^T L_src + m eta' I)^-1
+    source: Ints  # (m,), the states that transitions start from
+    target: Ints  # (m,), and those that they lead to
+    shift: bool = False  # whether weights are shifted along the transitions instead
+    controlled: Controlled | None = None  # the operator on (state, control) pairs
+    simulated: Simulated | None = None  # a known transition to sample from
+    moved: Array | None = None  # (m, r), features of the transitions' ends, if no training states
 
     @property
     def n(self) -> int:
@@ -166,29 +146,14 @@ class Controlled:
 
 @dataclass(eq=False)
 class Observations:
-    """What states look like: training observations under a kernel, ready for Bayes' rule.
+    """What states look like: training observations under a kernel, ready for Bayes' rule."""
 
-    Attributes
-    ----------
-    gram : Gram
-        Of the training observations, under a kernel with finite features where that is exact and
-        cheaper.
-    exact : Kernel
-        As given, in which the belief about observations is expressed.
-    method, ridge
-        Of Bayes' rule.
-    known : array (n, d) or None
-        Which training coordinates are there; None means all.
-    patterns : mapping
-        The same for some of the coordinates, by which are present.
-    """
-
-    gram: Gram
-    exact: Kernel
+    gram: Gram  # of the observations, through finite features where that is exact and cheaper
+    exact: Kernel  # as given, in which beliefs about observations are expressed
     method: BayesMethod
     ridge: float
-    known: Bools | None = None
-    patterns: OrderedDict[bytes, Observations] = field(
+    known: Bools | None = None  # (n, d), which training coordinates are there; None means all
+    patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
 

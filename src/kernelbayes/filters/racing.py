@@ -64,38 +64,19 @@ Entry = Trial[Candidate]
 
 @dataclass(eq=False)
 class Races:
-    """What candidates are scored on, and what is known of those that were.
+    """What candidates are scored on, and what is known of those that were."""
 
-    Attributes
-    ----------
-    model : filter
-        What candidates are copies of.
-    groups : list of lists of sequences
-        Parts, held out in turn.
-    kernels : list of Kernel
-        On observations, that candidates choose from.
-    apart : dict
-        By number of a kernel and of a part: the kernel learned without that part, if it is learned.
-    kernel_z : Kernel
-    judge : callable
-        Beliefs and true states to losses.
-    table : Table
-        One row for each candidate.
-    spent : float
-        Passes over the held-out parts so far.
-    complete : dict
-        Trials of candidates that filtered all parts.
-    """
-
-    model: Filter
-    groups: list[list[Part]]
-    kernels: list[Kernel] = field(init=False)
+    model: Filter  # what candidates are copies of
+    groups: list[list[Part]]  # parts of the sequences, held out in turn
+    kernels: list[Kernel] = field(init=False)  # on observations, that candidates choose from
+    # By number of a kernel and of a part: the kernel learned without that part, if it is learned.
     apart: dict[int, dict[int, Kernel]] = field(init=False, default_factory=dict)
     kernel_z: Kernel = field(init=False)
     judge: Judge = field(init=False)
     bar: Any = field(init=False)
-    table: Table = field(init=False, default_factory=Table)
-    spent: float = field(init=False, default=0.0)
+    table: Table = field(init=False, default_factory=Table)  # one row for each candidate
+    spent: float = field(init=False, default=0.0)  # passes over the held-out parts so far
+    # Trials of candidates that filtered all parts.
     complete: dict[tuple[float, ...], Entry] = field(init=False, default_factory=dict)
     seen: set[tuple[float, ...]] = field(init=False, default_factory=set)
 

@@ -39,22 +39,12 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Sequences end to end: observations, states, controls, and where each transition lies.
+    """Sequences end to end: observations, states, controls, and where each transition lies."""
 
-    Attributes
-    ----------
-    X, Z : points (n, ...)
-    controls : points (m, ...) or None
-        One per transition.
-    source, target : arrays (m,)
-        Transition j goes from state ``source[j]`` to state ``target[j]``.
-    lengths : tuple of int
-    """
-
-    X: Points
+    X: Points  # (n, ...)
     Z: Points
-    controls: Points | None
-    source: Ints
+    controls: Points | None  # (m, ...), one per transition
+    source: Ints  # (m,): transition j goes from state source[j] to state target[j]
     target: Ints
     lengths: tuple[int, ...]
 

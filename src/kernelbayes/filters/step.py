@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 # Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
 # by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
 TRUSTED_SHARE = 0.1
-# An observation with less than this share of the usual support is trusted in proportion: training
-# sets ten times sparser than the filter's own would still be trusted.
+# An observation with less than this share of the usual support is trusted in proportion. For a
+# Gaussian kernel that is two bandwidths away from a training sample which lies close together.
 UNUSUAL = 0.1
 # Prior weights below this share of the largest are rounding errors of the operators before them.
 ACTIVE = 1e-10
