@@ -48,7 +48,7 @@ CARRIERS = 250
 # ridge, which may be best for one step, errors grow from step to step.
 LEAST_ORIGINAL = 1e-4
 # Posterior mass below which an update is not divided by it: its sign may be rounding.
-LEAST_MASS = 1e-3
+LEAST_LEFT = 1e-3
 # Pairs that the relevances are learned from, as many as for leave-one-out errors; and features of z
 # to predict: with a median bandwidth few eigenvalues beyond the thirtieth matter.
 RELEVANCE_PAIRS, FEATURES = 2000, 30
@@ -57,7 +57,7 @@ RELEVANCE_PAIRS, FEATURES = 2000, 30
 LEAST_RELEVANCE = 0.03
 # Outside of these numbers of columns, or with fewer pairs for each column, nothing is learned: one
 # column has nothing to compare, and a gradient needs more pairs than coordinates.
-COLUMNS, PAIRS_PER_COLUMN = (2, 300), 4
+COLUMN_RANGE, PAIRS_PER_COLUMN = (2, 300), 4
 # Bandwidths that differ by a smaller factor are as good as one: it is the finest step of tuning.
 ALIKE = 1.2
 
@@ -124,7 +124,7 @@ def _errors(
         path = RidgePath.of(F, np.column_stack([H[heavy], np.ones(len(heavy))]), g)
         predicted = ((f @ path.Q) * path.filtered(grid[:, None], original)) @ path.cross
         predicted, mass = predicted[:, :-1], predicted[:, -1]
-        mass = np.where(mass > LEAST_MASS, mass, 1.0)
+        mass = np.where(mass > LEAST_LEFT, mass, 1.0)
         total = total + np.sum((predicted / mass[:, None] - H[i]) ** 2, axis=1)
     return grid, total
 
@@ -156,7 +156,7 @@ def per_dimension(
         rows = np.random.default_rng(0).choice(rows, RELEVANCE_PAIRS, replace=False)
     U, Z = U[rows], take(Z, rows)
     d = U.shape[1]
-    if not COLUMNS[0] <= d <= COLUMNS[1] or len(U) < PAIRS_PER_COLUMN * d:
+    if not COLUMN_RANGE[0] <= d <= COLUMN_RANGE[1] or len(U) < PAIRS_PER_COLUMN * d:
         return None
     spread, targets = U.std(axis=0), _targets(Z, kernel_z)
     if targets is None or not np.any(spread > 0.0):
