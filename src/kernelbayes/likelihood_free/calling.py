@@ -215,7 +215,7 @@ def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
     try:
         together = as_table(caller.raw(kinds, first), len(kinds), flat=False)[0]
     except Exception:
-        return False  # if one parameter at a time fails too, that error is the one to show
+        return any(_only_batches(caller, t, s) for t, s in zip(theta, seeds, strict=False))
     try:
         alone = as_row(caller.raw(kinds[0], seeds[0]))[0]
         if alone.shape == (together.shape[1:] or (1,)):
@@ -227,6 +227,19 @@ def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
         return True  # it works for batches only
     mixed = _mixed(caller, kinds, together, first)
     return not mixed and not _asks_for_one_row(caller, kinds, first)
+
+
+def _only_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
+    """Whether one parameter (d,) fails alone but works in a batch: another one made that raise."""
+    try:
+        as_table(caller.raw(np.tile(theta, (COPIES, 1)), seed), COPIES)
+    except Exception:
+        return False
+    try:
+        as_row(caller.raw(theta, seed))
+    except Exception:
+        return True
+    return False
 
 
 def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[Seed]) -> bool:
