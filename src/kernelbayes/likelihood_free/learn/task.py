@@ -2,14 +2,13 @@
 
 Coordinates of data: each column is centred at its median and divided by half the distance between
 its 16th and 84th percentiles (the standard deviation of a normal sample), so that a few outlying
-simulations have no influence. Heavy-tailed columns go through an inverse hyperbolic sine, a
-logarithm for large values of either sign; in others only far outliers do. Coordinates of
-parameters: one-sided bounds are removed by a logarithm, then all are centred and scaled.
+simulations have no influence. Heavy-tailed columns, and far outliers of others, go through an
+inverse hyperbolic sine. Parameters: one-sided bounds are removed by a logarithm, then all are
+centred and scaled.
 
 A :class:`Variant` is one way from an observation to a posterior, a recipe; fitted to a
 :class:`Task` it is a learner: :class:`Near`, :class:`Rule` or, in its own module,
-:class:`~kernelbayes.likelihood_free.learn.importance.Likelihood`. A learner answers
-``posterior(data, rng)``.
+``importance.Likelihood``. A learner answers ``posterior(data, rng)``.
 """
 
 from __future__ import annotations
