@@ -77,7 +77,9 @@ def ratio(model, runs, length):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_linear_gaussian_is_close_to_kalman(method):
-    filtered, smoothed = ratio(fit(method=method), 2, 60)
+    # One filter learned from 500 pairs is within a tenth of its mean, three of them half of that.
+    found = [ratio(fit(500, seed, method=method), 2, 60) for seed in range(3)]
+    filtered, smoothed = np.mean(found, axis=0)
     assert filtered < 1.25
     assert smoothed < 1.4
 
