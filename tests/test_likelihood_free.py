@@ -232,9 +232,11 @@ def check_new_prior(model, new, n):
     share = stats.norm.rvs(*NEW, size=4000, random_state=0)
     ratio = np.exp(stats.norm.logpdf(share, *NEW) - stats.norm.logpdf(share))
     counted = n / ratio.mean()
-    for x in OBSERVED:
+    # As likely under the new prior as OBSERVED is under the old one; where there are no simulations
+    # a regression extrapolates. Twelve comparisons, all within 5.2 errors but for a chance of 1e-6.
+    for x in NEW[0] + OBSERVED * np.sqrt((NEW[1] ** 2 + NOISE**2) / (1.0 + NOISE**2)):
         posterior = model.posterior(x, prior=new)
-        assert_close(posterior, *closed_form(x, NEW[0], NEW[1] ** 2), counted)
+        assert_close(posterior, *closed_form(x, NEW[0], NEW[1] ** 2), counted, errors=5.2)
 
 
 @pytest.mark.parametrize("name", ["adjusted", "likelihood"])

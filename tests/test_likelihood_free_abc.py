@@ -44,18 +44,19 @@ def test_tolerance_and_a_distance_of_ones_own():
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_adjusted_posterior_of_a_linear_gaussian_is_right(d):
-    """Exact: N(x / 2, 1 / 2), from a fifth of the simulations, which only the adjustment allows."""
+    """Exact: N(x / 2, 1 / 2), from most of the simulations, which only the adjustment allows."""
     x = np.array([1.0, -0.5])[:d]
-    found = reject_abc(
-        simulator, [stats.norm()] * d, x, n_simulations=10_000, fraction=0.2, adjust=True, rng=0
-    )
+    options = {"n_simulations": 10_000, "fraction": 0.6, "rng": 0}
+    found = reject_abc(simulator, [stats.norm()] * d, x, adjust=True, **options)
     mean, var = moments(found)
     # Five standard errors; the adjustment is exact here for any tolerance, weights cost a bit.
     n = 1 / np.sum(np.asarray(found.weights) ** 2)
     assert np.all(np.abs(mean - x / 2) < 5 * np.sqrt(0.5 / n))
     assert np.all(np.abs(var - 0.5) < 5 * np.sqrt(2 * 0.25 / n))
-    plain = reject_abc(simulator, [stats.norm()] * d, x, n_simulations=10_000, fraction=0.2, rng=0)
-    assert np.linalg.norm(moments(plain)[1] - 0.5) > np.linalg.norm(var - 0.5)
+    # Without it the variance is 1/2 and 1/4 of that of the data kept, the 60 % of N(0, 2) that are
+    # nearest to x: another 1/8 at least.
+    plain = reject_abc(simulator, [stats.norm()] * d, x, **options)
+    assert np.all(moments(plain)[1] > 0.5 + 0.125 - 5 * np.sqrt(2 / 6000))
 
 
 def test_simulating_and_given_simulations_agree():

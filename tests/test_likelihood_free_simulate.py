@@ -280,6 +280,12 @@ def test_failures_are_counted_and_dropped(simulator):
         simulate(simulator, PRIOR, 200, rng=0, on_failure="raise")
 
 
+def test_batches_are_recognised_where_one_of_the_parameters_tried_fails():
+    for seed in range(5):  # about half of all trials have such a parameter
+        with pytest.warns(NumericalWarning, match="failed and were dropped"):
+            assert simulate(failing_batch, PRIOR, 60, rng=seed).vectorized
+
+
 def test_nan_raises_if_asked_to():
     with pytest.raises(ValueError, match=r"theta = .* failed: NaN"):
         simulate(lambda theta, rng: np.nan, PRIOR, 5, rng=0, on_failure="raise")
