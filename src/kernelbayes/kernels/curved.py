@@ -125,7 +125,7 @@ class Rotation(_Curved):
         return rotation_mean(points, weights)
 
     def preimage_of(self, points: Points, weights: Array) -> Array:
-        """Rotation closest to the average matrix: |A - M|^2 has its minimum there."""
+        """Return the rotation closest to the average matrix in Frobenius norm."""
         return rotation_mean(points, weights)
 
 
