@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelbayes as kb
-from kernelbayes.filters.choices import per_dimension
+from kernelbayes.filters.choose.choices import per_dimension
 
 KERNEL_Z = kb.Gaussian(0.5)
 
@@ -28,7 +28,7 @@ def errors_with_and_without(monkeypatch, make, seed, budget):
     (x, z), (new, truth) = make(rng, 200), make(rng, 200)
     found = []
     for learn in (per_dimension, lambda *_: None):
-        monkeypatch.setattr("kernelbayes.filters.tuning.per_dimension", learn)
+        monkeypatch.setattr("kernelbayes.filters.choose.tuning.per_dimension", learn)
         model = kb.tune(kb.KernelBayesFilter(rank=40, rng=0), x, z, rng=0, budget=budget)
         found.append(float(np.mean(np.sum((model.filter(new).mean() - truth) ** 2, axis=1))))
     return found
@@ -63,7 +63,7 @@ def test_the_row_says_so_and_partly_missing_observations_are_filtered():
 def test_one_column_is_as_it_was(monkeypatch):
     found = []
     for learn in (per_dimension, lambda *_: None):
-        monkeypatch.setattr("kernelbayes.filters.tuning.per_dimension", learn)
+        monkeypatch.setattr("kernelbayes.filters.choose.tuning.per_dimension", learn)
         found.append(kb.tune(kb.KernelBayesFilter(rank=30), X[:, :1], Z, rng=0, budget=8).tuning_)
     assert found[0] == found[1]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.holdout import transforms
+from kernelbayes.filters.choose.holdout import transforms
 
 A, Q, R = 0.3, 0.91, 0.01  # stationary variance one; neighbours are nearly independent
 

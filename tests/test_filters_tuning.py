@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.holdout import cut
+from kernelbayes.filters.choose.holdout import cut
 
 
 def circling(rng, length):

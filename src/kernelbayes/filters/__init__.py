@@ -1,8 +1,8 @@
 """State-space models learned from examples: filter, smooth, forecast."""
 
-from kernelbayes.filters import tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
+from kernelbayes.filters.choose import tuning  # noqa: F401 (registers what tune can do)
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 
 __all__ = [

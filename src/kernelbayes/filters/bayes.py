@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import FilterState
-from kernelbayes.filters.choices import update_ridge
+from kernelbayes.filters.choose.choices import update_ridge
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
@@ -102,7 +102,7 @@ class KernelBayesFilter(Filter):
 
     Tuning: ``tune(KernelBayesFilter(), X, Z)`` chooses bandwidths and ridges by filtering parts
     of the training sequences with what was learned from the others; see
-    :mod:`kernelbayes.filters.tuning`.
+    :mod:`kernelbayes.filters.choose.tuning`.
     """
 
     def __init__(

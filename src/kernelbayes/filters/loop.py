@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Array, Bools, namespace, row_blocks, threads_for, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
-from kernelbayes.filters.holdout import calibration_of
+from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.missing import missing_mask, present, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (

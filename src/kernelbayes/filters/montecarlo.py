@@ -39,7 +39,7 @@ from kernelbayes.arrays import Array, Bools, Rng, as_generator, like, namespace,
 from kernelbayes.compression import resample, thin
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
-from kernelbayes.filters.choices import LEAST_ORIGINAL
+from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Dynamics,

@@ -3,14 +3,14 @@ r"""Tuning a filter by filtering what it has not learned from.
 The training sequences are cut into parts (two halves, KBR13 section 5.3, or blocks of sequences in
 the order given, since neighbours in time are alike). A candidate learns from all parts but one and
 filters the one held out, in turn; the mean loss over all steps is its score. Candidates race: one
-that is clearly worse than the best so far is given up (:mod:`kernelbayes.filters.racing`).
+that is clearly worse than the best so far is given up (:mod:`kernelbayes.filters.choose.racing`).
 
 1. A few starts far apart race: bandwidths of x and z in multiples of the median distance, ridges,
    and the automatic ridges. After each part the worse half is given up. What is set on the model
    (a kernel, a ridge) is the same in all starts.
 2. If x has several columns and no kernel on x is given, the best races a copy of itself with a
    bandwidth for each column, by what the column says about the state
-   (:mod:`kernelbayes.filters.choices`).
+   (:mod:`kernelbayes.filters.choose.choices`).
 3. From the best, one parameter is moved at a time for as long as that helps: the ridge of Bayes'
    rule, the bandwidths of x and z, and the ridge of transition and prior.
 4. If no kernel on x is given, other kernels race the Gaussian one from there: Laplace and rational
@@ -43,12 +43,12 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import Bools, NumericalWarning, Rng, as_vectors, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.choices import per_dimension
-from kernelbayes.filters.holdout import Loss, cut, judge_of, learn
+from kernelbayes.filters.choose.choices import per_dimension
+from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
+from kernelbayes.filters.choose.racing import Entry, Races, Setting
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
-from kernelbayes.filters.racing import Entry, Races, Setting
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import (
     Kernel,

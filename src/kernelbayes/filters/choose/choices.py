@@ -142,7 +142,7 @@ def per_dimension(
     --------
     >>> import numpy as np
     >>> from kernelbayes import Gaussian
-    >>> from kernelbayes.filters.choices import per_dimension
+    >>> from kernelbayes.filters.choose.choices import per_dimension
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.normal(size=(300, 1))
     >>> X = np.hstack([Z + 0.1 * rng.normal(size=(300, 1)), rng.normal(size=(300, 1))])

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import Floats, Ints
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.holdout import Judge, controls_of, filtered_losses, learn, stretches
+from kernelbayes.filters.choose.holdout import Judge, controls_of, filtered_losses, learn, stretches
 from kernelbayes.filters.loop import Filter, run_all, smooth_all
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import Kernel
