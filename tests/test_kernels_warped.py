@@ -64,8 +64,8 @@ def test_missing_coordinates_are_left_out():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: kb.Warped(1.0), TypeError, "needs a kernel"),
-        (lambda: kb.Warped(kb.Linear(), "sqrt"), ValueError, "'asinh' or 'log'"),
+        (lambda: kb.Warped(1.0), TypeError, "must be a Kernel"),
+        (lambda: kb.Warped(kb.Linear(), "sqrt"), ValueError, "one of 'asinh', 'log'"),
         (lambda: kb.Warped(kb.Linear(), "log", -1.0), ValueError, "unit must be positive"),
         (lambda: kb.Warped(kb.Linear(), "log", (1.0, 2.0, 3.0))(X), ValueError, "3 units"),
     ],

@@ -44,7 +44,7 @@ BAD = {
     "complex": ([[0.0, 1.0j]], TypeError, "X must be real, got complex128"),
     "strings": ([["a", "b"]], TypeError, "for categories use the Delta"),
     "digits": ([["1", "2"]], TypeError, "X must hold numbers"),
-    "dates": (np.array([["2026-01-01"] * 2], "M8[D]"), TypeError, "X must hold numbers"),
+    "dates": (np.array([["2026-01-01"] * 2], "M8[D]"), TypeError, "X holds dates .* seconds since"),
     "objects": ([[object(), 1.0]], TypeError, "X must hold numbers"),
     "lengths": ({"a": [1.0, 2.0], "b": [1.0]}, ValueError, "aligned, got lengths"),
     "no parts": ({}, ValueError, "aligned, got lengths"),
@@ -77,31 +77,37 @@ def test_arrays_of_mixed_kinds_are_refused(kernel):
         kernel(X, array_api_strict.asarray(X))
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [], [1.0, 0.0], [[1.0]], "wide", None])
+@pytest.mark.parametrize(
+    "bad", [0.0, -1.0, np.nan, np.inf, [], [1.0, 0.0], [[1.0]], "wide", None, "1.0", 1j, True]
+)
 @pytest.mark.parametrize(
     "cls",
     [kb.Gaussian, kb.Laplace, kb.Matern, kb.RationalQuadratic, kb.Periodic, kb.Rotation],
 )
 def test_bad_bandwidths_are_refused(cls, bad):
-    with pytest.raises(ValueError, match=r"bandwidth must be|could not convert"):
+    with pytest.raises((ValueError, TypeError), match=r"bandwidth must be"):
         cls(bad)
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: kb.Rotation([1.0, 2.0]), ValueError, "bandwidth must be one number"),
+        (lambda: kb.Rotation([1.0, 2.0]), TypeError, "bandwidth must be a positive number"),
         (lambda: kb.Matern(1.0, 0.0), ValueError, "nu must be positive"),
         (lambda: kb.Matern(1.0, 61.0), ValueError, "nu must be at most 60"),
         (lambda: kb.RationalQuadratic(1.0, -1.0), ValueError, "alpha must be positive"),
         (lambda: kb.Periodic(1.0, 0.0), ValueError, "period must be positive"),
-        (lambda: kb.Polynomial(0), ValueError, "degree must be a positive integer"),
-        (lambda: kb.Polynomial(1.5), ValueError, "degree must be a positive integer"),
+        (lambda: kb.Polynomial(0), ValueError, "degree must be an integer of at least 1"),
+        (lambda: kb.Polynomial(1.5), ValueError, "degree must be an integer of at least 1"),
         (lambda: kb.Polynomial(2, -1.0), ValueError, "offset must be finite and not negative"),
         (lambda: kb.Polynomial(2, np.nan), ValueError, "offset must be finite and not negative"),
-        (lambda: kb.Spectrum(0), ValueError, "k must be a positive integer"),
-        (lambda: kb.SpatialPyramid(levels=-1), ValueError, "levels must be >= 0"),
-        (lambda: kb.SpatialPyramid(bins=1), ValueError, "bins >= 2"),
+        (lambda: kb.Spectrum(0), ValueError, "k must be an integer of at least 1"),
+        (
+            lambda: kb.SpatialPyramid(levels=-1),
+            ValueError,
+            "levels must be an integer",
+        ),
+        (lambda: kb.SpatialPyramid(bins=1), ValueError, "bins must be an integer of at least 2"),
         (lambda: kb.SpatialPyramid(low=1.0), ValueError, "low must be below high"),
         (lambda: kb.Custom(3.0), TypeError, "function must be callable"),
         (lambda: 0.0 * kb.Linear(), ValueError, "factor of a kernel must be positive"),

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import cache
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -148,33 +151,96 @@ def is_frame(X: ArrayLike) -> bool:
 
 
 def as_array(X: ArrayLike, name: str = "X") -> Array:
-    """Array of any supported kind from arrays, frames, mappings of columns and sequences."""
-    if is_frame(X):
-        return X.to_numpy()
+    """Array of any supported kind from arrays, frames, mappings of columns and sequences.
+
+    What is missing is NaN: masked entries, None and pandas.NA among numbers. Objects that are
+    numbers (Decimal, nullable columns) become numbers of NumPy.
+    """
+    if type(X) is np.ndarray and X.dtype.kind != "O":
+        return X
     if isinstance(X, Mapping):
-        columns = [as_array(value, f"{name}[{key!r}]") for key, value in X.items()]
+        columns = [as_array(part, f"{name}[{key!r}]") for key, part in X.items()]
+        columns = [c if c.ndim else c[None] for c in columns]  # one point
         sizes = {key: column.shape[0] for key, column in zip(X, columns, strict=True)}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"the parts of {name} must be aligned, got lengths {sizes}")
         xp = namespace(*columns)
         return xp.concat([c[:, None] if c.ndim == 1 else c for c in columns], axis=1)
-    if is_array_api_obj(X) and not isinstance(X, np.generic):
+    if is_array_api_obj(X) and not isinstance(X, np.ndarray | np.generic):
         return X
+    if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        X = np.ma.stack(X)
+    if isinstance(X, np.ma.MaskedArray):
+        return _unmasked(X, name)
     try:
-        return np.asarray(X)
+        array = X.to_numpy() if is_frame(X) else np.asarray(X)
     except ValueError as error:
         raise ValueError(
             f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
         ) from error
+    if array.ndim == 0 and isinstance(X, Iterable) and not isinstance(X, str | bytes):
+        raise TypeError(f"{name} is a {type(X).__name__}; give an array or a list, e.g. list(...)")
+    return numbers_of(array, name) if array.dtype.kind == "O" else array
+
+
+def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
+    """Objects that are all numbers, or missing, as numbers with NaN; others as they are."""
+    values = X.ravel().tolist()
+    kinds = set(map(type, values))
+    blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
+    if not kinds or not all(issubclass(kind, Number | Decimal) for kind in kinds - blank):
+        return X
+    if blank:
+        values = [np.nan if type(value) in blank else value for value in values]
+    try:
+        found = np.array(values)  # whole numbers stay whole, truth values too
+        if found.dtype.kind == "O":
+            found = found.astype(complex if any(issubclass(k, complex) for k in kinds) else float)
+    except OverflowError as error:
+        raise ValueError(f"{name} has numbers beyond the range of floating point") from error
+    return found.reshape(X.shape)
+
+
+def _unmasked(X: np.ma.MaskedArray[Any, Any], name: str) -> npt.NDArray[Any]:
+    """Values of a masked array, with NaN (None for text) where they are masked."""
+    values, hidden = np.array(X.data), np.ma.getmaskarray(X)
+    if hidden.any():
+        values = values.astype(np.float64 if values.dtype.kind in "biu" else values.dtype)
+        values = values if values.dtype.kind in "fc" else values.astype(object)
+        values[hidden] = np.nan if values.dtype.kind in "fc" else None
+    return numbers_of(values, name) if values.dtype.kind == "O" else values
+
+
+def refuse_dates(X: Array, name: str) -> None:
+    """Raise a TypeError that says how dates become numbers, if X has any."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "mMO":
+        return
+    kinds = set(map(type, X.ravel().tolist())) if X.dtype.kind == "O" else {date}
+    if any(issubclass(kind, date | timedelta | time) for kind in kinds):
+        raise TypeError(
+            f"{name} holds dates or times; turn them into numbers first, for instance seconds "
+            "since a reference: (X - X.min()) / np.timedelta64(1, 's')"
+        )
 
 
 def as_floats(X: ArrayLike, name: str = "X") -> Array:
     """Real, finite array of floats; integers and booleans become the default float."""
+    X = as_real(X, name)
+    xp = namespace(X)
+    if not bool(xp.all(xp.isfinite(X))):
+        raise ValueError(f"{name} has NaN or infinite entries; drop or impute those rows first")
+    return X
+
+
+def as_real(X: ArrayLike, name: str = "X") -> Array:
+    """Real array of floats, in which NaN says what is missing."""
     X = as_array(X, name)
     xp = namespace(X)
     if isinstance(X, np.ndarray) and X.dtype.kind not in "fbiuc":
+        refuse_dates(X, name)
+        text = X.dtype.kind != "O" or any(isinstance(x, str | bytes) for x in X.ravel())
         try:
-            if X.dtype.kind != "O":  # NumPy would turn dates and digits in strings into numbers
+            if text:  # NumPy would turn digits in strings into numbers
                 raise TypeError(f"{X.dtype} is not a number")
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -188,8 +254,6 @@ def as_floats(X: ArrayLike, name: str = "X") -> Array:
         X = xp.astype(X, xp.asarray(1.0).dtype)
     if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64 if X.dtype.itemsize > 4 else np.float32)
-    if not bool(xp.all(xp.isfinite(X))):
-        raise ValueError(f"{name} has NaN or infinite entries; drop or impute those rows first")
     return X
 
 

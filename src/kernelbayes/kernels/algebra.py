@@ -14,8 +14,8 @@ from functools import reduce
 from typing import Any
 
 from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
-from kernelbayes.kernels.base import Kernel, answer, scalar
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.kernels.base import Kernel, answer
+from kernelbayes.points import Points, PointsLike, positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ class Scaled(SameSpace, Combined):
         return (self.kernel,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factor", scalar(self.factor, "factor of a kernel"))
+        object.__setattr__(self, "factor", positive(self.factor, "factor of a kernel"))
 
     def preimage_of(self, points: Points, weights: Array) -> Points | None:
         """Pre-image under the kernel: a factor changes none of the distances' order."""

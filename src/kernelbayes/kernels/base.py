@@ -10,8 +10,9 @@ The rest of the library asks a kernel about itself and never which class it is.
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Number
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, Floats, as_vectors, is_frame, namespace, row_blocks, to_numpy
-from kernelbayes.points import Points, PointsLike, count, frame_columns, take
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_vectors,
+    is_frame,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    column_names,
+    count,
+    frame_columns,
+    in_order,
+    take,
+)
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
@@ -49,7 +66,7 @@ class Kernel(ABC):
         points = self.points(X, "X")
         if Y is None or Y is X:
             return self._self(points)
-        other = self.points(Y, "Y")
+        other = self.points(in_order(Y, column_names(X), "Y", by_name=self.by_name), "Y")
         self.check_pair(points, other)
         return self._cross(points, other)
 
@@ -68,6 +85,8 @@ class Kernel(ABC):
 
     def points(self, X: PointsLike, name: str = "X") -> Points:
         """Check X and bring it into the form this kernel computes with; idempotent."""
+        if isinstance(X, Iterator):
+            raise TypeError(f"{name} can be read only once; give a list: list({name})")
         if is_frame(X) and self.by_name:
             X = frame_columns(X)
         return self._points(X, name)
@@ -153,6 +172,7 @@ class Kernel(ABC):
 
     def paired(self, X: PointsLike, Y: PointsLike) -> Array:
         """Return the values ``k(x_i, y_i)``, shape (n,), without the Gram matrix."""
+        Y = in_order(Y, column_names(X), "Y", by_name=self.by_name)
         points, other = self.points(X, "X"), self.points(Y, "Y")
         self.check_pair(points, other)
         if count(points) != count(other):
@@ -273,22 +293,12 @@ def same_value(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def positive(value: Any, name: str) -> float | tuple[float, ...]:
-    """Positive finite number, or one per dimension, as plain floats."""
-    numbers = np.asarray(to_numpy(value), dtype=float)
-    if numbers.ndim > 1 or numbers.size == 0:
-        raise ValueError(f"{name} must be a number or one per dimension, got {value!r}")
-    if not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
-    return float(numbers) if numbers.ndim == 0 else tuple(map(float, numbers))
-
-
-def scalar(value: Any, name: str) -> float:
-    """Positive finite number as a float."""
-    number = positive(value, name)
-    if isinstance(number, tuple):
-        raise ValueError(f"{name} must be one number, got {value!r}")
-    return number
+def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:
+    """Return the kernel; a TypeError says what else it is."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    hint = "is the class; make an instance of it" if isinstance(kernel, type) else "is no kernel"
+    raise TypeError(f"{name} must be a Kernel, e.g. Gaussian(1.0); {reprlib.repr(kernel)} {hint}")
 
 
 def mirror(G: Array, diag: Array) -> Array:

@@ -15,9 +15,8 @@ import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
 from kernelbayes.arrays import Array, Floats, as_floats, as_vectors, like, namespace, to_numpy
-from kernelbayes.kernels.base import positive, scalar
 from kernelbayes.kernels.radial import Radial
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, positive, positive_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ class Periodic(_Curved):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "period", positive(self.period, "period"))
+        object.__setattr__(self, "period", positive_each(self.period, "period"))
 
     def _coordinates(self, X: Points) -> Array:
         xp = namespace(X)
@@ -96,7 +95,7 @@ class Rotation(_Curved):
     takes_rows = False  # a point is a matrix
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", scalar(self.bandwidth, "bandwidth"))
+        object.__setattr__(self, "bandwidth", positive(self.bandwidth, "bandwidth"))
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, SpatialRotation):

@@ -50,7 +50,7 @@ class Custom(Kernel):
             raise TypeError(f"function must be callable, got {type(self.function).__name__}")
 
     def _points(self, X: PointsLike, name: str) -> Points:
-        X = as_array(X, name) if is_frame(X) else X
+        X = as_array(X, name) if is_frame(X) or isinstance(X, np.ndarray) else X
         if is_array_api_obj(X) and X.ndim == 0:
             raise ValueError(f"{name} must be n points, got a single number")
         X = X if is_array_api_obj(X) or column_names(X) else list(X)

@@ -36,8 +36,8 @@ from kernelbayes.arrays import (
     threads_for,
     to_float,
 )
-from kernelbayes.kernels.base import Kernel, mirror, positive, scalar
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.kernels.base import Kernel, mirror
+from kernelbayes.points import Points, PointsLike, count, positive, positive_each, take
 
 # Points whose pairs the median heuristic looks at: two million distances, of which the median has
 # a relative standard error of about one percent.
@@ -57,7 +57,7 @@ class Bandwidth(Kernel):
     _metric = "euclidean"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", positive(self.bandwidth, "bandwidth"))
+        object.__setattr__(self, "bandwidth", positive_each(self.bandwidth, "bandwidth"))
 
     @classmethod
     def median(
@@ -80,7 +80,7 @@ class Bandwidth(Kernel):
         When more than half of all pairs coincide, the median of the other distances is used; when
         all do, the bandwidth is ``scale``. Both are reported by a ``NumericalWarning``.
         """
-        scale = scalar(scale, "scale")
+        scale = positive(scale, "scale")
         kernel = cls(1.0, **parameters)
         X = kernel.points(X)
         if count(X) > MEDIAN_POINTS:
@@ -122,6 +122,9 @@ def _median_distance(U: Floats, metric: str) -> float:
     median = float(np.median(distances)) if distances.size else 0.0
     if 0.0 < median < math.inf:
         return median
+    size = float(np.abs(U).max(initial=0.0))
+    if size > 0.0 and not 1e-100 < size < 1e100:  # squares leave the range of floating point
+        return size * _median_distance(U / size, metric)
     distances = distances[(distances > 0) & np.isfinite(distances)]
     text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
     if distances.size:

@@ -27,7 +27,7 @@ from kernelbayes.arrays import (
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
 from kernelbayes.kernels.vector import intersection
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, finite, integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +188,9 @@ class SpatialPyramid(Kernel):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.levels < 0 or self.bins < 2:
-            raise ValueError(f"levels must be >= 0 and bins >= 2, got {self.levels}, {self.bins}")
-        if not self.low < self.high:
+        object.__setattr__(self, "levels", integer(self.levels, "levels", 0))
+        object.__setattr__(self, "bins", integer(self.bins, "bins", 2))
+        if not finite(self.low, "low") < finite(self.high, "high"):
             raise ValueError(f"low must be below high, got {self.low} and {self.high}")
 
     def _points(self, X: PointsLike, name: str) -> Points:
@@ -273,8 +273,7 @@ class Spectrum(Kernel):
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.k, int | np.integer) or self.k < 1:
-            raise ValueError(f"k must be a positive integer, got {self.k!r}")
+        object.__setattr__(self, "k", integer(self.k, "k"))
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, str):

@@ -10,9 +10,9 @@ import scipy.special
 from scipy.spatial.distance import cdist
 
 from kernelbayes.arrays import Array, Floats, as_vectors, namespace, row_blocks
-from kernelbayes.kernels.base import Kernel, answer, scalar
+from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.kernels.radial import TILE, Radial, Stationary, over_columns
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, integer, number, positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Matern(Radial, Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "nu", scalar(self.nu, "nu"))
+        object.__setattr__(self, "nu", positive(self.nu, "nu"))
         if self.nu > 60.0:  # Bessel functions overflow where the kernel is not yet 1
             raise ValueError(
                 f"nu must be at most 60, got {self.nu:g}; the Gaussian kernel is then within 0.004"
@@ -109,7 +109,7 @@ class RationalQuadratic(Radial, Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "alpha", scalar(self.alpha, "alpha"))
+        object.__setattr__(self, "alpha", positive(self.alpha, "alpha"))
 
     def _mixing(self, q: int, rng: np.random.Generator) -> Floats:
         return rng.gamma(self.alpha, 1.0 / self.alpha, size=(q, 1))  # of Gaussian kernels
@@ -214,8 +214,8 @@ class Polynomial(_InnerProduct):
     offset: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise ValueError(f"degree must be a positive integer, got {self.degree!r}")
+        object.__setattr__(self, "degree", integer(self.degree, "degree"))
+        object.__setattr__(self, "offset", number(self.offset, "offset"))
         if not 0.0 <= self.offset < float("inf"):
             raise ValueError(f"offset must be finite and not negative, got {self.offset!r}")
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from kernelbayes.arrays import Array, as_floats, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
-from kernelbayes.kernels.base import Kernel, positive
+from kernelbayes.kernels.base import Kernel, as_kernel
 from kernelbayes.kernels.radial import Gaussian
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, option, positive_each
 
 Warp = Literal["asinh", "log"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.
@@ -56,11 +56,9 @@ class Warped(Combined):
     is_smooth = False  # "log" is flat near zero
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(f"Warped needs a kernel, got {type(self.kernel).__name__}")
-        if self.transform not in ("asinh", "log"):
-            raise ValueError(f"transform must be 'asinh' or 'log', got {self.transform!r}")
-        object.__setattr__(self, "unit", positive(self.unit, "unit"))
+        as_kernel(self.kernel)
+        option(self.transform, "transform", ("asinh", "log"))
+        object.__setattr__(self, "unit", positive_each(self.unit, "unit"))
 
     @classmethod
     def median(cls, X: PointsLike, transform: Warp = "asinh", scale: float = 1.0) -> Self:

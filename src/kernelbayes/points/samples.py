@@ -1,7 +1,7 @@
-"""What a sample is: n members of any space, and what a user may pass for them.
+"""What a sample is: n members of any space, and what every space can do with them.
 
 Points are an array whose first axis counts them, a sequence (strings), or a mapping from names to
-aligned points (a joint variable). :mod:`kernelbayes.arrays` reads arrays of numbers.
+aligned points (a joint variable).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import device, is_array_api_obj
+from array_api_compat import device, is_array_api_obj, is_torch_array
 
-from kernelbayes.arrays import Array, as_array, as_floats, frame_kind, namespace, row_blocks
+from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks
 
 T = TypeVar("T")
 # Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
@@ -23,25 +23,6 @@ T = TypeVar("T")
 Points = Any
 # What a user may pass as points: also a frame, a series, a list of numbers.
 PointsLike = Any
-
-
-def column_names(X: PointsLike) -> tuple[str, ...] | None:
-    """Column names of a frame, the name of a series, the keys of a mapping; None otherwise."""
-    if isinstance(X, Mapping):
-        return tuple(str(name) for name in X)
-    match frame_kind(X):
-        case "DataFrame":
-            return tuple(str(name) for name in X.columns)
-        case "Series" if X.name:
-            return (str(X.name),)
-    return None
-
-
-def frame_columns(X: PointsLike) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of a frame as a mapping of NumPy arrays."""
-    if frame_kind(X) == "Series":
-        return {str(X.name): X.to_numpy()}
-    return {str(name): X[name].to_numpy() for name in X.columns}
 
 
 def numeric_values(Z: PointsLike) -> Array | None:
@@ -92,6 +73,26 @@ def concatenate(first: Points, second: Points) -> Points:
     if is_array_api_obj(first):
         return namespace(first, second).concat([first, second], axis=0)
     return [*first, *second]
+
+
+def own(points: Points, source: PointsLike = None) -> Points:
+    """Copy of points, so that nobody who holds the ``source`` they were read from can change them.
+
+    An array that was made while it was read is not copied again. A torch copy keeps its graph.
+    """
+    if isinstance(points, Mapping):
+        parts = source if isinstance(source, Mapping) else {}
+        return {name: own(part, parts.get(name)) for name, part in points.items()}
+    if isinstance(points, np.ndarray):
+        fresh = isinstance(source, list | tuple) or (
+            isinstance(source, np.ndarray) and not np.may_share_memory(points, source)
+        )
+        return points if fresh else points.copy()
+    if is_torch_array(points):
+        return points.clone()
+    if is_array_api_obj(points):
+        return namespace(points).asarray(points, copy=True)
+    return list(points)
 
 
 def sum_over_rows(
