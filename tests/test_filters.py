@@ -528,6 +528,16 @@ def test_states_that_are_rotations():
     assert distance(found) < distance(nearest)
 
 
+def hidden_markov_filter(seen, step, noise):
+    """Exact beliefs (T, k) over rooms 0, ..., k - 1, each seen as its number plus normal noise."""
+    beliefs = [np.full(len(step), 1.0 / len(step))]
+    for x in seen:
+        likelihood = np.exp(-0.5 * ((x - np.arange(len(step))) / noise) ** 2)
+        updated = likelihood * (beliefs[-1] @ step)
+        beliefs.append(updated / updated.sum())
+    return np.array(beliefs[1:])
+
+
 def test_states_that_are_names():
     rng = np.random.default_rng(5)
     rooms = np.array(["hall", "attic", "cellar"])
@@ -539,12 +549,14 @@ def test_states_that_are_names():
         return rooms[z], z + 0.6 * rng.normal(size=length)
 
     z, x = visit(400)
-    truth, new = visit(100)
+    truth, new = visit(400)
     beliefs = learning(kernel_z=kb.Delta()).fit(x, z).filter(new)
     found = rooms[np.argmax(beliefs.weights @ (z[:, None] == rooms), axis=1)]
     np.testing.assert_array_equal(np.asarray(beliefs[:9].preimage()).ravel(), found[:9])
-    alone = rooms[np.clip(np.rint(new), 0, 2).astype(int)]
-    assert np.mean(found == truth) > np.mean(alone == truth)
+    exact = rooms[np.argmax(hidden_markov_filter(new, 0.85 * np.eye(3) + 0.05, 0.6), axis=1)]
+    # The two disagree on one step in ten at most; a right answer there is a fair coin or better:
+    # the difference over 400 steps has a standard error below 0.016, and three of these are allowed.
+    assert np.mean(found == truth) > np.mean(exact == truth) - 0.05
     np.testing.assert_array_equal(np.asarray(beliefs[:9].mode()).ravel(), found[:9])
 
 

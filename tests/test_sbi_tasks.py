@@ -127,8 +127,8 @@ def test_slcp_likelihood_is_scipys():
 
 def test_slcp_reference_against_importance_weights():
     """Weighted draws of the prior, for an observation wide enough to leave many effective ones."""
-    theta_o = np.array([[0.7, -1.2, 1.6, -1.5, 0.8]])
-    x_o = exact.slcp_simulator(theta_o, np.random.default_rng(3))[0]
+    mean, factor = [0.7, -1.2], np.array([[2.6, 0.0], [1.5, 1.7]])
+    x_o = (mean + np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) @ factor.T).ravel()
     points = draw_prior(TASKS["slcp"], 600_000, np.random.default_rng(4))
     log_w = exact.slcp_log_likelihood(points, x_o)
     weights = np.exp(log_w - log_w.max())

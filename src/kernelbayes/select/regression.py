@@ -17,6 +17,7 @@ pair's own target, and what is regressed on it next would fit the target without
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -32,13 +33,18 @@ from kernelbayes.tables import Row
 # eigendecomposition of the one and a product with the other take some tens of milliseconds.
 LANDMARKS = 400
 CHOICE_PAIRS = 1500
-# Bandwidths tried first, in multiples of the median distance, and down to which they are halved.
+# Bandwidths tried first, in multiples of the median distance: octaves around it. From the best of
+# them they are halved down to FINEST; 400 landmarks in the plane are too sparse below.
 Scales = tuple[float, ...]
 SCALES = (0.35, 0.7, 1.4, 2.8)
 FINEST = 0.05
+# Where those explain less than a tenth of the variance, the search starts again from a narrow one:
+# short waves look like noise to all wide ones. It must then explain a tenth more to be believed.
+NARROW = 0.0875
+EXPLAINED = 0.1
 # Updates of the metric at most: Radhakrishnan et al. (2024) need a few.
 UPDATES = 2
-# Pairs at which gradients are averaged.
+# Pairs at which gradients are averaged: the entries of their mean have an error of some 3 %.
 GRADIENT_PAIRS = 1000
 # Parts of the pairs that are left out in turn: five, as is usual in cross-validation.
 FOLDS = 5
@@ -124,7 +130,8 @@ def regress(
     """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
 
     Bandwidth, ridge and metric are chosen on so many pairs, bandwidths down to ``finest`` median
-    distances. More landmarks than usual are used when these have been chosen.
+    distances. More landmarks than usual are used when these have been chosen; half the bandwidth is
+    tried with them too.
     """
     subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
@@ -142,9 +149,11 @@ def regress(
     basis = best.basis
     if landmarks <= LANDMARKS:
         return _solved(basis, basis(X), Y, weights, best.ridges)
-    basis = _basis(Xs[:landmarks] @ basis.metric, basis.metric, basis.bandwidth, basis.slope)
-    F = basis(X)
-    return _solved(basis, F, Y, weights, _ridges(F[subset], Ys, w)[0])
+    U = Xs[:landmarks] @ basis.metric
+    h = basis.bandwidth
+    larger = [_basis(U, basis.metric, b, basis.slope) for b in (h, h / 2.0)]
+    best = min((_tried(b, Xs, Ys, w) for b in larger), key=attrgetter("error"))
+    return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
 
 
 def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
@@ -181,6 +190,11 @@ class _Tried(NamedTuple):
     error: float
 
 
+def _tried(basis: Basis, X: Floats, Y: Floats, weights: Floats | None) -> _Tried:
+    F = basis(X)
+    return _Tried(basis, F, *_ridges(F, Y, weights))
+
+
 def _searched(
     X: Floats, Y: Floats, metric: Floats, scales: Scales, weights: Floats | None, finest: float
 ) -> tuple[_Tried, Scales]:
@@ -195,15 +209,22 @@ def _searched(
 
     def score(scale: float) -> Row:
         basis = _basis(U[:LANDMARKS], metric, scale * median, slope)
-        F = basis(X)
-        fits[scale] = _Tried(basis, F, *_ridges(F, Y, weights))
+        fits[scale] = _tried(basis, X, Y, weights)
         return {"score": fits[scale].error}
 
-    table = coarse_to_fine(
-        float, score, np.inf, start=scales, finest=2.0, narrowest=finest / 2.0, widest=scales[-1]
-    )
+    def search(start: Scales) -> Row:
+        return coarse_to_fine(
+            float, score, np.inf, start=start, finest=2.0, narrowest=finest / 2.0, widest=start[-1]
+        ).best
+
+    best = search(scales)
+    r = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights
+    total = float(np.sum(r @ (Y - r @ Y) ** 2))
+    if scales is SCALES and best["score"] > (1.0 - EXPLAINED) * total:
+        narrow = search((NARROW,))
+        best = narrow if narrow["score"] < best["score"] - EXPLAINED * total else best
     tried = sorted(fits)
-    at = tried.index(table.best["scale"])
+    at = tried.index(best["scale"])
     return fits[tried[at]], tuple(tried[max(at - 1, 0) : at + 2])
 
 
