@@ -555,7 +555,7 @@ def test_states_that_are_names():
     np.testing.assert_array_equal(np.asarray(beliefs[:9].preimage()).ravel(), found[:9])
     exact = rooms[np.argmax(hidden_markov_filter(new, 0.85 * np.eye(3) + 0.05, 0.6), axis=1)]
     # The two disagree on one step in ten at most; a right answer there is a fair coin or better:
-    # the difference over 400 steps has a standard error below 0.016, and three of these are allowed.
+    # the difference over 400 steps has a standard error below 0.016; three of these are allowed.
     assert np.mean(found == truth) > np.mean(exact == truth) - 0.05
     np.testing.assert_array_equal(np.asarray(beliefs[:9].mode()).ravel(), found[:9])
 
