@@ -41,7 +41,7 @@ FINEST = 0.05
 # Where those explain less than a tenth of the variance, the search starts again from a narrow one:
 # short waves look like noise to all wide ones. It must then explain a tenth more to be believed.
 NARROW = 0.0875
-EXPLAINED = 0.1
+BELIEVED = 0.1
 # Updates of the metric at most: Radhakrishnan et al. (2024) need a few.
 UPDATES = 2
 # Pairs at which gradients are averaged: the entries of their mean have an error of some 3 %.
@@ -220,9 +220,9 @@ def _searched(
     best = search(scales)
     r = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights
     total = float(np.sum(r @ (Y - r @ Y) ** 2))
-    if scales is SCALES and best["score"] > (1.0 - EXPLAINED) * total:
+    if scales is SCALES and best["score"] > (1.0 - BELIEVED) * total:
         narrow = search((NARROW,))
-        best = narrow if narrow["score"] < best["score"] - EXPLAINED * total else best
+        best = narrow if narrow["score"] < best["score"] - BELIEVED * total else best
     tried = sorted(fits)
     at = tried.index(best["scale"])
     return fits[tried[at]], tuple(tried[max(at - 1, 0) : at + 2])
