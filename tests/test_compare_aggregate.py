@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.compare import problem
 from kernelbayes.compare.aggregate import corrected_level, log_tails
 
 
@@ -116,3 +117,17 @@ def test_clear_errors():
             run()
     given = kb.mmd_aggregated(X, Y, (kb.Gaussian(s) for s in (0.5, 1.0)), 50, 0)  # any iterable
     assert len(given.details["table"]) == 4
+
+
+def test_advice_for_large_samples_is_advice_that_can_be_followed(monkeypatch):
+    monkeypatch.setattr(problem, "GRAM_ENTRIES", 1000)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), rng.normal(size=(60, 3))
+    kernel = kb.Gaussian(0.2)
+    with pytest.raises(ValueError, match=r"nystrom.*mmd_test or hsic_test with method") as caught:
+        kb.mmd_aggregated(x, y, [kernel], permutations=20, rng=0)
+    assert "use method" not in str(caught.value)
+    both = np.concatenate([x, y])
+    low = kb.nystrom(kernel, both, 5, rng=0)
+    assert 0.0 < kb.mmd_aggregated(x, y, [low], permutations=20, rng=0).pvalue <= 1.0
+    assert kb.mmd_test(x, y, kernel, method="features", rank=5, permutations=20, rng=0).pvalue > 0

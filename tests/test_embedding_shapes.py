@@ -210,6 +210,18 @@ def test_mode_by_weight():
         batch.mode(by="x")
 
 
+def test_mode_by_weight_takes_the_weights_as_they_are():
+    """KMCF16 section 4.2.4: argmax w_i, where the projection moves the top elsewhere.
+
+    Two points at a distance of a tenth of a bandwidth have one feature: to the projection they
+    share 0.9 - 0.5, less than the third point has.
+    """
+    w = np.array([0.9, -0.5, 0.6])
+    mu = kb.embed([0.0, 0.1, 5.0], kb.Gaussian(1.0), w)
+    assert mu.valid().weights.argmax() == 2
+    assert mu.mode(by="weight") == 0.0
+
+
 # --- exports ---
 
 

@@ -77,7 +77,7 @@ def test_valid_distribution_functions_rise_from_zero_to_one(seed):
 def test_rearrangement_sorts_the_raw_distribution_function(seed):
     mu = signed(seed)
     x = np.sort(mu.points[:, 0])
-    raw = mu.cdf(x, valid=False)
+    raw = mu.normalized().cdf(x, valid=False)
     np.testing.assert_allclose(mu.cdf(x, valid="rearranged"), np.clip(np.sort(raw), 0, 1))
     # Never further from a true distribution function than the raw one (any p; here p = 2).
     truth = norm.cdf(x)
@@ -230,3 +230,22 @@ def test_weights_with_nothing_positive_give_all_points_alike():
     mu = -1.0 * signed(0, d=2).valid()
     with pytest.warns(kb.NumericalWarning, match="no mass"):
         assert mu.prob((-np.inf, np.inf), valid="clipped") == pytest.approx(1.0)
+
+
+@given(seeds)
+def test_raw_probabilities_are_sums_of_the_weights(seed):
+    """KMCF16 eq. 5.24: nothing is divided by the mass, here about a half."""
+    mu = 0.5 * signed(seed)
+    x, w = mu.points[:, 0], mu.weights
+    inside = (x >= -0.5) & (x <= 1.0)
+    assert mu.prob((-0.5, 1.0), valid=False) == pytest.approx(w[inside].sum(), abs=1e-12)
+    assert mu.prob(lambda p: p[:, 0] > 0.2, valid="raw") == pytest.approx(w[x > 0.2].sum())
+    np.testing.assert_allclose(mu.cdf([0.3], valid=False), [w[x <= 0.3].sum()], atol=1e-12)
+    assert mu.prob((-np.inf, np.inf), valid=False) == pytest.approx(mu.mass)
+    # KMCF16 eq. 5.4, with the bandwidth of the weights divided by their sum
+    once, twice = mu.density([0.1], valid=False), (2.0 * mu).density([0.1], valid=False)
+    np.testing.assert_allclose(twice, 2.0 * once, rtol=1e-9)
+    # A quantile needs a total, so it is that of the weights divided by their sum.
+    np.testing.assert_array_equal(
+        mu.quantile([0.3], valid=False), (2.0 * mu).quantile([0.3], valid=False)
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -309,3 +310,32 @@ def test_bad_queries():
         fixed().fit(np.column_stack([X, X]), Z).predict([0.0, 0.0])
     with pytest.raises(NotFittedError):
         kb.KernelBayesRule().with_prior(PRIOR)
+
+
+def test_a_prior_that_is_a_distribution_is_drawn_from():
+    """The closed form of the linear-Gaussian model under a prior given as a distribution."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=800)
+    x = z + 0.5 * rng.normal(size=800)
+    rule = kb.KernelBayesRule(rng=0).fit(x, z, prior=stats.norm(0.5, 0.5))
+    at = np.array([0.0, 1.0])
+    truth = 0.5 + 0.5 * (at - 0.5)  # gain 1/4 / (1/4 + 1/4)
+    np.testing.assert_allclose(rule.predict(at), truth, atol=0.2)
+    again = kb.KernelBayesRule(rng=0).fit(x, z, prior=stats.norm(0.5, 0.5))
+    np.testing.assert_array_equal(rule.predict(at), again.predict(at))
+    plain = kb.KernelBayesRule(rng=0).fit(x, z)
+    np.testing.assert_array_equal(
+        plain.posterior(at, prior=stats.norm(0.5, 0.5)).weights.shape, (2, 800)
+    )
+
+
+def test_priors_of_several_coordinates_are_joint_or_a_list():
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(200, 2))
+    X = Z + 0.3 * rng.normal(size=(200, 2))
+    joint = stats.multivariate_normal([0.5, -0.5], 0.5 * np.eye(2))
+    for prior in (joint, [stats.norm(0.5, 0.7), stats.norm(-0.5, 0.7)]):
+        found = kb.KernelBayesRule(rng=0).fit(X, Z, prior=prior).posterior([[0.5, -0.5]])
+        np.testing.assert_allclose(found.mean()[0], [0.5, -0.5], atol=0.3)
+    tuned = kb.tune(kb.KernelBayesRule(rng=0), X, Z, prior=joint, budget=2, rng=0)
+    assert np.isfinite(tuned.predict(X[:3])).all()

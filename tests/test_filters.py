@@ -645,3 +645,39 @@ def test_bad_questions_are_named(plain, call, words):
 def test_bad_controls_are_named(call, words):
     with pytest.raises((ValueError, TypeError), match=words):
         call(fitted("driven"))
+
+
+def test_an_update_that_cannot_be_factored_is_rescued_and_told_of():
+    """A ridge below rounding: the matrix of Bayes' rule is not positive definite at most steps.
+
+    Two readings each occur many times, so that the matrix has rank two; a Matern kernel keeps it
+    dense. Before, such observations were dropped without a word.
+    """
+    rng = np.random.default_rng(0)
+    z = np.cumsum(rng.normal(size=300)) % 7.0
+    x = np.round(z + 0.3 * rng.normal(size=300), 1)
+    ridges = {"transition_ridge": 1e-3, "prior_ridge": 1e-3, "ridge": 1e-20}
+    model = kb.KernelBayesFilter(kb.Matern(5.0, 1.5), kb.Gaussian(1.0), rng=0, **ridges)
+    model.fit(x[:240], z[:240])
+    with pytest.warns(kb.NumericalWarning, match="updates .* not numerically positive") as caught:
+        beliefs = model.filter(x[240:])
+    assert len(caught) == 1
+    info = beliefs.info
+    assert f"{info.rescued.sum()} of 60 updates" in str(caught[0].message)
+    assert info.rescued.any()
+    assert np.isfinite(info.mass[info.rescued]).all()  # none is dropped
+    assert not info.fallback[info.rescued & (info.support > 0.99)].all()
+    error = np.abs(beliefs.mean()[:, 0] - z[240:]).mean()
+    assert error < np.abs(z.mean() - z[240:]).mean()
+
+    def online():
+        state, found = model.start(), []
+        for row in x[240:]:
+            state, one = model.step(state, row)
+            found.append(one.rescued)
+        return sum(found)
+
+    with pytest.warns(kb.NumericalWarning, match="1 of 1 updates") as caught:
+        assert online() == len(caught)
+    with pytest.warns(kb.NumericalWarning, match="updates"):
+        model.smooth(x[240:])

@@ -307,3 +307,20 @@ def test_some_times_are_beliefs_too(index):
     np.testing.assert_array_equal(some.weights, beliefs.weights[[1, 4]])
     np.testing.assert_array_equal(some.info.ess, beliefs.info.ess[[1, 4]])
     assert "2 steps" in repr(some)
+
+
+def test_states_that_are_matrices_have_a_mean():
+    """Trace states, KBR13 section 5.3: the mean matrix, and its projection on rotations."""
+    angle = 0.5 + 0.8 * np.sin(0.4 * np.arange(80))
+    R = np.stack([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    Z = np.moveaxis(R, 2, 0)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    model = kb.KernelBayesFilter(kb.Gaussian(0.5), kb.Trace(), ridge=1e-4, rng=0)
+    model.fit(X[:60], Z[:60])
+    beliefs = model.filter(X[60:])
+    assert beliefs.mean().shape == (20, 2, 2)
+    np.testing.assert_allclose(
+        beliefs.mean(), np.einsum("tn,npq->tpq", beliefs.weights, Z[:60]), atol=1e-12
+    )
+    np.testing.assert_allclose(beliefs.mean(), Z[60:], atol=0.2)
+    assert beliefs[3].mean().shape == (2, 2)

@@ -34,6 +34,7 @@ from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,
     divided,
+    drawn,
     prior_under,
     prior_weights,
     usable_weights,
@@ -68,7 +69,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     rank : int, optional
         Nystrom features of this rank for both kernels: cost linear in n.
     rng : int, Generator or None
-        For the landmarks.
+        For the landmarks, and for draws from a prior that is a distribution.
 
     Attributes
     ----------
@@ -123,8 +124,9 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
         ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists. The
-        prior is points (m, ...), an embedding, which is embedded again if its kernel is another, or
-        None for the training marginal.
+        prior is points (m, ...), an embedding, which is embedded again if its kernel is another, a
+        scipy.stats distribution or a list of them, one per column of Z (1000 draws from it, by
+        ``rng``), or None for the training marginal.
         """
         self._check_options()
         X, Z = self._check_pairs(X, y if Z is None else Z)
@@ -193,6 +195,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _set_prior(self, prior: PriorLike) -> Self:
         """Choose what is still open, and turn the likelihood round under the prior."""
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
+        prior = drawn(prior, self.rng)
         element, ratio = prior_under(prior, self.kernel_z_, hidden.points), None
         if element is not None:
             if self.method == "importance" and self.ratio != "kulsif":

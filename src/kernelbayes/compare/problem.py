@@ -334,7 +334,8 @@ def sample_gram(kernel: Kernel, points: Points, most: int) -> Gram:
     )
     if isinstance(gram, OnDemand):
         raise ValueError(
-            f"the Gram matrix of {n} points takes {8e-9 * n * n:.0f} GB; use method='features', "
-            "'block' or 'linear', or a kernel with finite features such as nystrom(kernel, X, 200)"
+            f"the Gram matrix of {n} points takes {8e-9 * n * n:.0f} GB; use a kernel with finite "
+            "features such as nystrom(kernel, X, 200), or mmd_test or hsic_test with "
+            "method='features', 'block' or 'linear'"
         )
     return gram

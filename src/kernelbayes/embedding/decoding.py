@@ -102,7 +102,8 @@ class Decoding(Weighted):
         """Probability of a region: a box (low, high) or a predicate on points.
 
         The ends of a box are numbers or one per coordinate, and may be infinite. "rearranged"
-        is for intervals of scalar points.
+        is for intervals of scalar points. False is the sum of the weights in the region (KMCF16 eq.
+        5.24), which may leave [0, 1].
 
         Examples
         --------
@@ -111,11 +112,11 @@ class Decoding(Weighted):
         >>> mu.prob((0.5, 2.5)), mu.prob(lambda x: x[:, 0] < 1.5)
         (np.float64(0.8), np.float64(0.5))
         """
-        return self._ask(regions.prob, validity(valid), region)
+        return self._sum(regions.prob, validity(valid), region)
 
     def cdf(self, x: PointsLike, valid: Validity = True) -> Array:
         """Distribution function at points x (k, d), shape (k,); "rearranged" is for scalars."""
-        return self._ask(regions.cdf, validity(valid), x)
+        return self._sum(regions.cdf, validity(valid), x)
 
     def quantile(self, q: float | Sequence[float] | Array, valid: Validity = True) -> Array:
         """Quantiles of each coordinate at levels q, shape (len(q), d).
@@ -171,7 +172,7 @@ class Decoding(Weighted):
         >>> embed([0.0, 1.0], Gaussian(1.0)).density([0.5], bandwidth=0.5).round(3)
         array([0.484])
         """
-        return self._ask(density.density, validity(valid), X, bandwidth)
+        return self._sum(density.density, validity(valid), X, bandwidth)
 
     def log_density(
         self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True
@@ -184,8 +185,9 @@ class Decoding(Weighted):
 
         By "density": the highest peak of :meth:`density`, by mean shift from the highest few
         (``starts``) of the heaviest points; for categories, rotations and other points that are not
-        vectors the point where the embedding is highest. By "weight": the point of largest weight,
-        in any space (weights of coinciding points are not added up).
+        vectors the point where the embedding is highest. By "weight": the point whose weight, as it
+        is, is largest (KMCF16 section 4.2.4), in any space; weights of coinciding points are not
+        added up.
 
         Examples
         --------
@@ -323,3 +325,9 @@ class Decoding(Weighted):
     def _ask(self, question: Callable[..., Floats], kind: Kind, *asked: Any) -> Array:
         """Answer of a function on points, weights (m, n) that sum to one, and their kind."""
         return self._answer(question(self.points, self.valid_weights(kind), kind, *asked))
+
+    def _sum(self, question: Callable[..., Floats], kind: Kind, *asked: Any) -> Array:
+        """Answer of a question that sums weights: raw ones are not divided by their sum."""
+        if kind != "raw":
+            return self._ask(question, kind, *asked)
+        return self._answer(question(self.points, self._rows, kind, *asked))

@@ -21,7 +21,7 @@ from kernelbayes.arrays import (
     row_blocks,
     to_numpy,
 )
-from kernelbayes.embedding.mean import Kind, Weighted, vectors
+from kernelbayes.embedding.mean import LEAST_MASS, Kind, Weighted, vectors
 from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
@@ -47,7 +47,10 @@ def density(points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Ban
 
 
 def _chosen(bandwidth: Bandwidth, P: Floats, w: Floats) -> Floats:
-    return silverman(P, w) if bandwidth is None else bandwidths(bandwidth, P.shape[1])
+    if bandwidth is not None:
+        return bandwidths(bandwidth, P.shape[1])
+    total = float(w.sum())  # of raw weights not one, and perhaps nothing
+    return silverman(P, w / total if total > LEAST_MASS else np.full(len(w), 1.0 / len(w)))
 
 
 def log_density(
@@ -98,14 +101,14 @@ def mode(mu: Weighted, starts: int, bandwidth: Bandwidth, by: Height) -> Points:
     """Most probable point: the density's highest peak, or the point of largest weight."""
     if by not in ("density", "weight"):
         raise ValueError(f"by must be 'density' or 'weight', got {by!r}")
-    W, P = mu.valid_weights(), mu.points
+    P = mu.points
     numbers = is_array_api_obj(P) and P.ndim <= 2 and getattr(P.dtype, "kind", "f") in "fiub"
     if by == "weight" or not (numbers and mu.kernel.has_density):  # categories, angles, ...
-        heights = W if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(P)))
+        heights = mu._rows if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(P)))
         found = take(P, np.argmax(heights, axis=1))
         return first_point(found) if mu._single else found
     X = to_numpy(mu.vectors)
-    return mu._answer(np.stack([_peak(X, w, starts, bandwidth) for w in W]))
+    return mu._answer(np.stack([_peak(X, w, starts, bandwidth) for w in mu.valid_weights()]))
 
 
 def _peak(X: Floats, w: Floats, starts: int, bandwidth: Bandwidth) -> Floats:

@@ -16,7 +16,8 @@ and leave [0, 1]. Four ways to deal with it, the option ``valid`` of every quest
                    where the kernel on x is wide, and intervals then lose their tails.
 "clipped"          negative weights set to zero. Biased: mass that negative weights had cancelled
                    far from the centre stays there, and intervals come out too wide.
-"raw"              (False) the weights as they are, divided by their sum.
+"raw"              (False) the weights as they are, for probabilities and densities (KMCF16 eq. 5.24
+                   and 5.4); divided by their sum for quantiles, which need a total.
 =================  ============================================================================
 
 How well each is calibrated is measured in ``experiments/calibration``. Where weights are negative,

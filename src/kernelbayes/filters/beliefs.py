@@ -43,6 +43,9 @@ class StepInfo:
         Whether the observation could not be fully trusted. The belief is then the prediction, a
         mixture with the prediction, or a posterior without its negative weights, which nearly
         cancelled the others (an effective sample size below one).
+    rescued : bool
+        Whether the matrix of Bayes' rule was not numerically positive definite. Its ridge was then
+        raised; a NaN in ``mass`` says that this did not help, and the observation was dropped.
     """
 
     mass: Any
@@ -50,6 +53,7 @@ class StepInfo:
     ess: Any
     observed: Any
     fallback: Any
+    rescued: Any = False
 
     def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""

@@ -45,6 +45,7 @@ from kernelbayes.filters.step import (
     step,
     update,
 )
+from kernelbayes.filters.told import told
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, take
@@ -126,9 +127,8 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        results = [
-            _beliefs(self, run, run.weights) for run in run_all(self, X, controls, gaps, progress)
-        ]
+        runs = told(run_all(self, X, controls, gaps, progress))
+        results = [_beliefs(self, run, run.weights) for run in runs]
         return results if is_many(X) else results[0]
 
     def smooth(
@@ -148,7 +148,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
             lag = integer(lag, "lag", 0)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        results = smooth_all(self, run_all(self, X, controls, gaps, progress), lag)
+        results = smooth_all(self, told(run_all(self, X, controls, gaps, progress)), lag)
         return results if is_many(X) else results[0]
 
     def forecast(
@@ -280,7 +280,7 @@ def _forecast(
     past = count(X) - 1
     steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
-    run = run_all(model, X, u, gaps, False)[0]
+    run = told(run_all(model, X, u, gaps, False))[0]
     W, states, seen = run.weights[-1][:, None], [], []
     for h in range(horizon):
         row = None if steps is None else take(steps, [past + h])

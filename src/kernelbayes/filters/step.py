@@ -33,12 +33,14 @@ from kernelbayes.filters.beliefs import FilterState, StepInfo
 from kernelbayes.filters.missing import present
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import as_row, integer, row_in_order
+from kernelbayes.filters.told import warn_rescued
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.lapack import LinAlgError, solve_positive, solve_triangular
+from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.points import Points, PointsLike, take
 from kernelbayes.rules.bayes import turn
-from kernelbayes.rules.conditional import nearest_similarity
+from kernelbayes.rules.support import nearest_similarity
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -128,12 +130,12 @@ def prior_weights(dynamics: Dynamics, V: Array) -> Array:
 def posterior(v: Array, gamma: Array, seen: Seen) -> tuple[Array, StepInfo]:
     """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation."""
     xp = namespace(v)
-    mass, trusted, w, cancelled = float("nan"), 0.0, None, False
+    mass, trusted, w, cancelled, rescued = float("nan"), 0.0, None, False, False
     observed = seen.observations is not None
     if seen.observations is not None:
         mass, trusted = 0.0, trust(seen.observations, seen.support)
         if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
-            raw = bayes_rule_at(seen.observations, gamma, seen.column)
+            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column)
             mass, w = float(xp.sum(raw)), normalised(raw)
     if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
         w, cancelled = cut_off(w), True
@@ -143,13 +145,13 @@ def posterior(v: Array, gamma: Array, seen: Seen) -> tuple[Array, StepInfo]:
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
     ess = float(1.0 / xp.sum(w**2))
-    return w, StepInfo(mass, seen.support, ess, observed, fallback)
+    return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued)
 
 
-def bayes_rule_at(observations: Observations, gamma: Array, column: Array) -> Array:
+def bayes_rule_at(observations: Observations, gamma: Array, column: Array) -> tuple[Array, bool]:
     """Posterior weights (n,) from prior weights gamma (n,) and a column of :func:`evaluate`.
 
-    All zero where the prior has no mass on usable pairs.
+    All zero where the prior has no mass on usable pairs. Also whether the ridge had to be raised.
     """
     xp = namespace(gamma)
     if observations.usable is not None:  # a pair whose observation is missing says nothing here
@@ -159,36 +161,52 @@ def bayes_rule_at(observations: Observations, gamma: Array, column: Array) -> Ar
         gamma = xp.clip(gamma, min=0.0)  # IW22 Alg. 1, line 2
     mass = xp.sum(gamma)
     if not float(mass) > 0.0:
-        return 0.0 * gamma
+        return 0.0 * gamma, False
     gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
     gram = observations.gram
     if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
         return _importance(gram, gamma, column, observations.ridge)
     solver = turn(gram, gamma, observations.method, observations.ridge)
-    return (solver.solve_features if isinstance(gram, Factored) else solver.solve)(column)
+    solve = solver.solve_features if isinstance(gram, Factored) else solver.solve
+    return solve(column), solver.diagnostics.rescues > 0
 
 
-def _importance(gram: Dense | LowRank, gamma: Floats, column: Floats, ridge: float) -> Floats:
+def _importance(
+    gram: Dense | LowRank, gamma: Floats, column: Floats, ridge: float
+) -> tuple[Floats, bool]:
     """IW22 Alg. 1, line 3 on the active points, straight to LAPACK: the hot loop of a filter.
 
-    NaN where the matrix is not positive definite, so that the step falls back on the prediction.
+    Where the matrix is not numerically positive definite, its ridge is raised as everywhere
+    (``gram/solvers.py``). NaN if that does not help, so that the step falls back on the prediction.
     """
     active = np.flatnonzero(gamma > ACTIVE * gamma.max())
     s, w = np.sqrt(gamma[active]), np.zeros(len(gamma), dtype=gamma.dtype)
     if isinstance(gram, LowRank):
         A = s[:, None] * gram.L[active]
-        C, b, expand = A.T @ A, column, A
+        b, expand = column, A
     else:
-        C, b, expand = gram.G.take(active, axis=0).take(active, axis=1), s * column[active], None
+        A, b, expand = gram.G, s * column[active], None
+
+    def matrix() -> Floats:
+        if expand is not None:
+            return np.asarray(expand.T @ expand)
+        C = A.take(active, axis=0).take(active, axis=1)
         C *= s[:, None]
         C *= s
+        return np.asarray(C)
+
+    C, rescued = matrix(), False
     C.flat[:: len(C) + 1] += ridge
     try:
         c = solve_positive(C, b, overwrite=True)
     except LinAlgError:
-        return np.full_like(w, np.nan)
+        rescued = True
+        try:
+            c = cho_solve(factor_with_ridge(matrix(), ridge, quiet=True)[0], b)
+        except LinAlgError:
+            return np.full_like(w, np.nan), True
     w[active] = s * (c if expand is None else expand @ c)
-    return w
+    return w, rescued
 
 
 # --- observations and weights ---------------------------------------------------------------------
@@ -290,6 +308,7 @@ def step(
         history = (*history, (W[:, 0], u))
         W = predict(dynamics, W, u, t)
     W, infos = update(dynamics, W, [seen], first and state.flat)
+    warn_rescued(infos)
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps

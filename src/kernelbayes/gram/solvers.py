@@ -191,8 +191,13 @@ class FactoredSigned(FactoredRidge):
         return self.R @ scale_rows(1.0 / self.squares, self.R.T @ B)
 
 
-def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[Array, Diagnostics]:
-    """Cholesky factor of A + ridge I (r, r), with the rescue policy of this module."""
+def factor_with_ridge(
+    A: Array, ridge: float, overwrite: bool = False, quiet: bool = False
+) -> tuple[Array, Diagnostics]:
+    """Cholesky factor of A + ridge I (r, r), with the rescue policy of this module.
+
+    ``quiet`` leaves the warning of a rescue to the caller, who may have many to tell of.
+    """
     n = A.shape[0]
     xp = namespace(A)
     diag = xp.linalg.diagonal(A)
@@ -216,7 +221,7 @@ def factor_with_ridge(A: Array, ridge: float, overwrite: bool = False) -> tuple[
                         f"ridge of {used:.1e}; check the kernel with kernelbayes.laws.check_kernel"
                     ) from None
                 used, rescues = min(step, bound), rescues + 1
-        if rescues:
+        if rescues and not quiet:
             warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
         return L, Diagnostics(n, ridge, used, rescues, condition_number(A, L, missing))

@@ -141,6 +141,10 @@ class Trace(Kernel):
         """Average matrix; of rotations, the rotation closest to it (KBR13 section 5.3)."""
         if are_rotations(to_numpy(points)):
             return rotation_mean(points, weights)
+        return self.mean_of(points, weights)
+
+    def mean_of(self, points: Points, weights: Array) -> Array:
+        """Average matrix (p, q), or (m, p, q) for a batch: linear in the weights."""
         mean = weights @ self._features(points)
         return namespace(mean).reshape(mean, (*mean.shape[:-1], *points.shape[1:]))
 

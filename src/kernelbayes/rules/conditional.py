@@ -30,6 +30,7 @@ from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, column_names, count, take
+from kernelbayes.rules.support import nearest_similarity, similarity
 
 Ridge = float | Literal["loo"]
 
@@ -227,7 +228,7 @@ class Conditional:
             values = self.solver.values_features(kernel.features(points).T)
             return self._lifted(values).T, nearest_similarity(kernel, points, training)
         K = kernel._cross(training, points)  # both are checked
-        return self._lifted(self.solver.values(K)).T, _similarity(K.T, kernel, points, training)
+        return self._lifted(self.solver.values(K)).T, similarity(K.T, kernel, points, training)
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh(values) if self.lift is None else self.lift @ values
@@ -320,24 +321,6 @@ class ConditionalEmbedding:
 def as_conditional(cme: ConditionalEmbedding | Conditional) -> Conditional:
     """Return the value that a rule works on, which a fitted estimator holds."""
     return cme if isinstance(cme, Conditional) else cme.conditional_
-
-
-def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
-    """Similarity of each x to the nearest training point (landmark), shape (m,), in blocks."""
-    training, kernel = kernel.anchors(training), kernel.exact
-    parts = []
-    for rows in row_blocks(count(X), count(training)):
-        chunk = take(X, rows)
-        parts.append(_similarity(kernel(chunk, training), kernel, chunk, training))
-    return namespace(*parts).concat(parts)
-
-
-def _similarity(K: Array, kernel: Kernel, X: Points, training: Points) -> Array:
-    xp = namespace(K)
-    norm_x, norm_t = (xp.sqrt(kernel._diag(points)) for points in (X, training))
-    # Where a norm is zero so is K: dividing by one leaves it.
-    norm_x, norm_t = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_t))
-    return xp.clip(xp.max(K / norm_t, axis=1) / norm_x, 0.0, 1.0)
 
 
 def _is_single(X_new: PointsLike, training: Points) -> bool:

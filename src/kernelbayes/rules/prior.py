@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, NumericalWarning, as_floats, epsilon, namespace, to_float
+from kernelbayes.arrays import (
+    Array,
+    NumericalWarning,
+    Rng,
+    as_floats,
+    as_generator,
+    epsilon,
+    namespace,
+    to_float,
+)
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.mean import LEAST_MASS
@@ -17,11 +26,15 @@ from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.ratio import DensityRatio
 
 BayesMethod = Literal["importance", "original"]
-# Points, an embedding, or None for the training marginal.
+# Points, an embedding, a scipy.stats distribution or a list of them where there is an rng, or None
+# for the training marginal.
 PriorLike = PointsLike | MeanElement | None
 # Least share of the prior's mass that must lie on the training sample; below it, a warning. What
 # is lost is lost from the posterior's mass too, which diagnostics then show as much below one.
 COVERED = 0.8
+# Draws from a prior given as a distribution: their mean is off by three percent (1 / sqrt(1000)) of
+# the prior's standard deviation.
+DISTRIBUTION_DRAWS = 1000
 
 
 def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement:
@@ -37,6 +50,18 @@ def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanEle
             "the prior's points with the kernel of the conditional embedding"
         )
     return prior
+
+
+def drawn(prior: PriorLike, rng: Rng) -> PriorLike:
+    """Points from a scipy.stats distribution, or a list of them, one per column; else the prior."""
+    parts: list[Any] = [*prior] if isinstance(prior, list | tuple) and len(prior) else [prior]
+    if not all(callable(getattr(part, "rvs", None)) for part in parts):
+        return prior
+    generator = as_generator(rng)
+    draws = [np.asarray(p.rvs(size=DISTRIBUTION_DRAWS, random_state=generator)) for p in parts]
+    if isinstance(prior, list | tuple):
+        return np.column_stack(draws)
+    return draws[0]
 
 
 def prior_under(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement | None:
@@ -63,8 +88,8 @@ def _prior_points(prior: PointsLike, kernel: Kernel) -> Points:
     if callable(getattr(prior, "rvs", None)):
         raise TypeError(
             f"a prior is a sample or an embedding, got a distribution ({type(prior).__name__}); "
-            "draw points from it, e.g. prior.rvs(1000), or embed a Gaussian in closed form with "
-            "GaussianEmbedding(mean, cov, kernel)"
+            "draw points from it, e.g. prior.rvs(1000), as KernelBayesRule does, or embed a "
+            "Gaussian in closed form with GaussianEmbedding(mean, cov, kernel)"
         )
     if isinstance(prior, str) or (not isinstance(prior, dict) and np.ndim(prior) == 0):
         raise TypeError(

@@ -34,7 +34,7 @@ from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, numeric_values, take
 from kernelbayes.rules.conditional import ConditionalEmbedding, variable
-from kernelbayes.rules.prior import PriorLike, prior_under
+from kernelbayes.rules.prior import PriorLike, drawn, prior_under
 from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar
@@ -153,6 +153,7 @@ def _(
     if criterion in ("combined", "predictive") and values is None:
         raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
     values = np.empty((z.n, 0)) if values is None else as_doubles(values)
+    prior = drawn(prior, model.rng)
     element = _subset(prior_under(prior, z.kernel, z.points))
     fold = as_generator(rng).permutation(z.n) % FOLDS
     task = Task(model, x, z, values, element, criterion, fold)

@@ -1,0 +1,36 @@
+"""What a filter warns of: once per call, with how many steps and which."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelbayes.arrays import NumericalWarning
+from kernelbayes.filters.beliefs import StepInfo
+from kernelbayes.rules.support import first_few
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Run
+
+
+def told(runs: list[Run]) -> list[Run]:
+    """Return the runs; warn of the steps that were asked for, numbered over all sequences."""
+    warn_rescued([run.infos[t] for run in runs for t in run.kept])
+    return runs
+
+
+def warn_rescued(infos: list[StepInfo]) -> None:
+    """Say how many updates had a matrix that was not positive definite, and which."""
+    found = [t for t, info in enumerate(infos) if info.rescued]
+    if not found:
+        return
+    lost = sum(1 for t in found if np.isnan(infos[t].mass))
+    done = "their ridge was raised" + f", and {lost} of their observations dropped" * (lost > 0)
+    warnings.warn(
+        f"{len(found)} of {len(infos)} updates ({first_few(found)}) had a matrix that was not "
+        f"numerically positive definite; {done}. Use a larger ridge or a smaller bandwidth",
+        NumericalWarning,
+        stacklevel=4,
+    )
