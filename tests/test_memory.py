@@ -88,3 +88,16 @@ def test_making_landmarks_takes_columns_only():
         assert peak(lambda make=make: make(kb.Gaussian(1.0), X, 50, rng=0)) < 150
     for landmarks in ("kmeans++", "rpcholesky"):
         assert peak(lambda m=landmarks: kb.nystrom(kb.Gaussian(1.0), X, 50, 0, landmarks=m)) < 150
+
+
+@pytest.mark.parametrize("m", [None, 3])
+def test_covariance_in_many_dimensions(m):
+    X = points(1000, 300)
+    mu = kb.embed(X, kb.Gaussian(1.0), np.full(1000 if m is None else (m, 1000), 1e-3))
+    # All products of coordinates would take 720 MB; a few copies of the points take 2.4 MB each.
+    assert peak(mu.cov) < 60
+
+
+def test_covariances_of_many_members():
+    mu = kb.embed(points(20_000, 20), kb.Gaussian(1.0), np.full((50, 20_000), 1.0 / 20_000))
+    assert peak(mu.cov) < 200  # the products take 64 MB, all at once, and here come in blocks

@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Bools, Ints, as_floats, epsilon, like, namespace, to_float
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Ints,
+    as_floats,
+    epsilon,
+    like,
+    namespace,
+    to_float,
+    widened,
+)
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, check_same_kernel
 from kernelbayes.kernels import Kernel
@@ -173,17 +183,19 @@ def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
     if unbiased:
         if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
             raise TypeError("the unbiased estimate is for two Embeddings of samples")
-        return _off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu.inner(nu)
+        return mu._narrow(_off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu._inner(nu))
     if isinstance(mu, Embedding) and isinstance(nu, Embedding):
         if mu.points is nu.points:  # subtract before squaring: no cancellation
-            return (mu - nu)._squared_norm()
+            return mu._narrow((mu - nu)._squared_norm())
         if mu.kernel.finite:
-            return namespace(mu.features, nu.features).sum((mu.features - nu.features) ** 2)
-    first, second, cross = mu._squared_norm(), nu._squared_norm(), mu.inner(nu)
+            apart = widened(mu.features) - widened(nu.features)
+            return mu._narrow(namespace(apart).sum(apart**2))
+    first, second, cross = mu._squared_norm(), nu._squared_norm(), mu._inner(nu)
     if isinstance(mu, Batch) and isinstance(nu, Batch):
         first = first[:, None]
     xp = namespace(cross)
-    return xp.clip(first + second - 2.0 * cross, min=0.0)  # only rounding can make it negative
+    squared = xp.clip(first + second - 2.0 * cross, min=0.0)  # only rounding makes it negative
+    return mu._narrow(squared)
 
 
 def mmd(mu: MeanElement, nu: MeanElement) -> Array:
@@ -203,10 +215,11 @@ def mmd(mu: MeanElement, nu: MeanElement) -> Array:
 
 def _off_diagonal(mu: Embedding) -> Array:
     """Sum over i != j of w_i w_j k(x_i, x_j), rescaled to the full mass."""
-    xp = namespace(mu.weights)
-    squares = xp.sum(mu.weights**2)
-    rest = mu.mass**2 - squares
+    w = widened(mu.weights)
+    xp = namespace(w)
+    mass, squares = xp.sum(w), xp.sum(w**2)
+    rest = mass**2 - squares
     if not to_float(rest) > epsilon(mu.weights) * to_float(squares):
         raise ValueError("the unbiased estimate needs at least two points on each side")
-    diagonal = xp.sum(mu.weights**2 * mu.kernel.diag(mu.points))
-    return (mu._squared_norm() - diagonal) * mu.mass**2 / rest
+    diagonal = xp.sum(w**2 * mu.kernel.diag(mu.points))
+    return (mu._squared_norm() - diagonal) * mass**2 / rest

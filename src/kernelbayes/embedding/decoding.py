@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelbayes.arrays import Array, Floats, Rng, namespace
+from kernelbayes.arrays import Array, Floats, Rng
 from kernelbayes.embedding import density, export, preimage, regions
 from kernelbayes.embedding.density import Bandwidth, Height, Method
 from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
@@ -78,9 +78,7 @@ class Decoding(Weighted):
 
     def moment(self, k: int) -> Array:
         """Raw moment of order k of each coordinate, shape (d,)."""
-        if k < 1:
-            raise ValueError(f"the order of a moment must be at least 1, got {k}")
-        return self.weights @ self.vectors**k
+        return regions.moment(self, k)
 
     def cov(self) -> Array:
         """Covariance matrix (d, d), centred.
@@ -92,9 +90,7 @@ class Decoding(Weighted):
 
     def std(self) -> Array:
         """Return the standard deviation of each coordinate, shape (d,)."""
-        xp = namespace(self.weights)
-        variances = xp.linalg.diagonal(self.cov())
-        return xp.sqrt(xp.clip(variances, min=0.0))  # only rounding can make it negative
+        return regions.deviation(self)
 
     # --- a distribution ---------------------------------------------------------------------------
 

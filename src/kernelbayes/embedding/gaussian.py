@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_floats, like, namespace, to_float
-from kernelbayes.embedding.mean import MeanElement, check_same_kernel
+from kernelbayes.arrays import Array, as_floats, like, namespace, narrowed, to_float, widened
+from kernelbayes.embedding.mean import MeanElement
 from kernelbayes.gram.lapack import cholesky, eigenvalues
 from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Kernel
@@ -68,15 +68,17 @@ class GaussianEmbedding(MeanElement):
         self.kernel.check_pair(X, self.mean[None, :])
         return self._density(X - self.mean, self.cov)
 
-    def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product; with another Gaussian in closed form too."""
-        check_same_kernel(self, other)
+    def _inner(self, other: MeanElement) -> Array:
         if isinstance(other, GaussianEmbedding):
-            return self._density((other.mean - self.mean)[None, :], self.cov + other.cov)[0]
-        return other.inner(self)
+            between = (other.mean - self.mean)[None, :]
+            return widened(self._density(between, self.cov + other.cov)[0])
+        return other._inner(self)
 
     def _squared_norm(self) -> Array:
-        return self.inner(self)
+        return self._inner(self)
+
+    def _narrow(self, values: Array) -> Array:
+        return narrowed(values, self.mean)
 
     def _density(self, differences: Array, cov: Array) -> Array:
         xp = namespace(cov)

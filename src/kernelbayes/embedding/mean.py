@@ -22,9 +22,13 @@ from kernelbayes.arrays import (
     epsilon,
     like,
     namespace,
+    narrowed,
     row_blocks,
     to_numpy,
+    total,
     transpose,
+    weighted_sum,
+    widened,
 )
 from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
@@ -55,19 +59,32 @@ class MeanElement(ABC):
     def __call__(self, X: PointsLike) -> Array:
         """Evaluate at points X, shape (n,)."""
 
-    @abstractmethod
     def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product with another element of the same kernel."""
+        """RKHS inner product with another element of the same kernel.
+
+        A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
+        pairs for two batches.
+        """
+        check_same_kernel(self, other)
+        return self._narrow(self._inner(other))
 
     def norm(self) -> Array:
         """RKHS norm."""
         squared = self._squared_norm()
         xp = namespace(squared)
-        return xp.sqrt(xp.clip(squared, min=0.0))  # only rounding can make it negative
+        return self._narrow(xp.sqrt(xp.clip(squared, min=0.0)))  # only rounding is negative
+
+    @abstractmethod
+    def _inner(self, other: MeanElement) -> Array:
+        """Inner product in double precision: the difference of several may be tiny."""
 
     @abstractmethod
     def _squared_norm(self) -> Array:
-        """Squared RKHS norm, 0-d (or (m,) for a batch)."""
+        """Squared RKHS norm in double precision, 0-d (or (m,) for a batch)."""
+
+    @abstractmethod
+    def _narrow(self, values: Array) -> Array:
+        """Return values in the element's own precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,28 +106,28 @@ class Weighted(MeanElement):
     @property
     def mass(self) -> Array:
         """Sum of the weights, 0-d for one embedding and (m,) for a batch."""
-        return namespace(self.weights).sum(self.weights, axis=-1)
+        return total(self.weights)
 
     @property
     def ess(self) -> Array:
         """Effective sample size (sum w)^2 / sum w^2, as large as n for equal weights."""
         xp = namespace(self.weights)
-        squares = xp.sum(self.weights**2, axis=-1)
+        squares = total(self.weights**2)
         return xp.where(squares > 0, self.mass**2 / xp.where(squares > 0, squares, 1.0), 0.0)
 
     @property
     def negative(self) -> Array:
         """Share of negative weight: sum of ``|w_i|`` over w_i < 0, relative to all."""
         xp = namespace(self.weights)
-        total = xp.sum(xp.abs(self.weights), axis=-1)
-        share = 0.5 * (total - self.mass) / xp.where(total > 0, total, xp.ones_like(total))
+        size = total(xp.abs(self.weights))
+        share = 0.5 * (size - self.mass) / xp.where(size > 0, size, xp.ones_like(size))
         return xp.clip(share, 0.0, 1.0)
 
     def normalized(self) -> Self:
         """Divide the weights by their sum, so that the mass is one."""
         xp = namespace(self.weights)
         mass = self.mass
-        scale = xp.sum(xp.abs(self.weights), axis=-1)
+        scale = total(xp.abs(self.weights))
         if bool(xp.any(xp.abs(mass) <= 10.0 * epsilon(self.weights) * scale)):
             raise ValueError("the weights sum to zero, so they cannot be normalised to mass one")
         return self._reweighted(self.weights / mass[..., None])
@@ -154,39 +171,40 @@ class Weighted(MeanElement):
         """
         X = self.kernel.points(X)
         self.kernel.check_pair(X, self.points)
-        k, finite = self.kernel, self.kernel.finite
-        over = transpose(self.features if finite else self.weights)
-        blocks = [take(X, rows) for rows in row_blocks(count(X), int(over.shape[0]))]
-        values = [(k.features(part) if finite else k(part, self.points)) @ over for part in blocks]
-        return transpose(namespace(self.weights).concat(values, axis=0))
+        k, xp = self.kernel, namespace(self.weights)
+        over = self.features if k.finite else self.weights
+        values = []
+        for rows in row_blocks(count(X), int(over.shape[-1])):
+            part = take(X, rows)
+            K = k.features(part) if k.finite else k(part, self.points)
+            values.append(narrowed(weighted_sum(over, K.T), over, K))
+        return xp.concat(values, axis=-1)
 
     @cached_property
     def features(self) -> Array:
         """Mean of the features, (r,) or (m, r), when the kernel has finite features."""
-        return sum_over_rows(
-            lambda chunk, rows: self.weights[..., rows] @ self.kernel.features(chunk),
+        found = sum_over_rows(
+            lambda chunk, rows: weighted_sum(self.weights[..., rows], self.kernel.features(chunk)),
             self.points,
             width=1024,
         )
+        return narrowed(found, self.weights)
 
-    def inner(self, other: MeanElement) -> Array:
-        """RKHS inner product.
+    def _narrow(self, values: Array) -> Array:
+        return narrowed(values, self.weights)
 
-        A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
-        pairs for two batches.
-        """
-        check_same_kernel(self, other)
+    def _inner(self, other: MeanElement) -> Array:
         if isinstance(other, Weighted) and self.kernel.finite:
             namespace(self.features, other.features)
-            return self.features @ transpose(other.features)
+            return widened(self.features) @ widened(transpose(other.features))
         # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
-        return self.weights @ transpose(other(self.points))
+        return weighted_sum(self.weights, transpose(other(self.points)))
 
     def _squared_norm(self) -> Array:
         xp = namespace(self.weights)
         if self.kernel.finite:
-            return xp.sum(self.features**2, axis=-1)
-        return xp.sum(self.weights * self(self.points), axis=-1)
+            return xp.sum(widened(self.features) ** 2, axis=-1)
+        return xp.sum(widened(self.weights) * self(self.points), axis=-1)
 
     def _reweighted(self, weights: Array) -> Self:
         return replace(self, weights=weights, diagnostics=None)  # they were of other weights
@@ -194,6 +212,8 @@ class Weighted(MeanElement):
     def __mul__(self, factor: float) -> Self:
         if isinstance(factor, MeanElement | Kernel):
             return NotImplemented
+        if not np.all(np.isfinite(to_numpy(factor))):
+            raise ValueError(f"an embedding is multiplied by finite numbers, got {factor!r}")
         return self._reweighted(self.weights * factor)
 
     def __rmul__(self, factor: float) -> Self:

@@ -31,7 +31,21 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_array, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_array,
+    as_vectors,
+    like,
+    namespace,
+    narrowed,
+    row_blocks,
+    to_float,
+    to_numpy,
+    total,
+    weighted_sum,
+    widened,
+)
 from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
 from kernelbayes.points import Points, PointsLike
 
@@ -44,13 +58,39 @@ _ELSEWHERE = "use 'projected' or 'clipped'"
 
 def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array) -> Array:
     """Sum of w_i f(x_i), for a function of the points or its values (n, ...)."""
-    values = like(as_array(f(points) if callable(f) else f), weights)
+    given = as_array(f(points) if callable(f) else f)
+    values = like(given, widened(weights[..., :1]))
     n, shape = weights.shape[-1], tuple(values.shape)
     if shape[:1] != (n,):
         raise ValueError(f"f must give one value per point, shape ({n}, ...), got {shape}")
     xp = namespace(values)
-    found = weights @ xp.reshape(values, (n, -1))
+    found = weighted_sum(weights, xp.reshape(values, (n, -1)))
+    fine = "float64" in str(given.dtype)  # of any library; values of lower precision lose nothing
+    found = xp.astype(found, xp.float64 if fine else weights.dtype, copy=False)
     return xp.reshape(found, (*weights.shape[:-1], *shape[1:]))
+
+
+def moment(mu: Weighted, order: int) -> Array:
+    """Raw moment (d,) of each coordinate: sum of w_i x_i^order."""
+    whole = isinstance(order, int | float | np.number) and order == np.floor(order)
+    if not whole or order < 1 or not np.isfinite(order):
+        told = "the order of a moment must be a whole number of at least 1"
+        raise ValueError(f"{told}, got {order!r}; for other powers use expect(f)")
+    X = mu.vectors
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = weighted_sum(mu.weights, widened(X) ** int(order))
+    return representable(found, X, f"moments of order {order}")
+
+
+def representable(found: Array, X: Array, what: str) -> Array:
+    """Return what was found in the precision of X; a ValueError if it is too large for it."""
+    xp = namespace(found)
+    with np.errstate(over="ignore"):
+        found = narrowed(found, X)
+    if bool(xp.all(xp.isfinite(found))):
+        return found
+    size = f"{to_float(xp.max(xp.abs(X))):.0e} in size"
+    raise ValueError(f"the {what} of points {size} are too large for {X.dtype}; rescale the points")
 
 
 def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | Array) -> Array:
@@ -63,24 +103,51 @@ def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | A
     if not isinstance(other, MeanElement):
         return f.norm() * other
     # Not (mu - other).norm(): a closed form has no weights to subtract.
-    squared = mu.norm() ** 2 - 2.0 * mu.inner(other) + other.norm() ** 2
+    squared = mu._squared_norm() - 2.0 * mu._inner(other) + other._squared_norm()
     xp = namespace(squared)
-    return f.norm() * xp.sqrt(xp.clip(squared, min=0.0))
+    return f._narrow(xp.sqrt(xp.clip(squared * f._squared_norm(), min=0.0)))
 
 
 def covariance(mu: Weighted) -> Array:
     """Covariance matrix (d, d) of the weights divided by their sum, or of those of ``valid()``."""
+    S, unit = _scaled_covariance(mu)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return representable(S * unit * unit, mu.vectors, "covariances")
+
+
+def deviation(mu: Weighted) -> Array:
+    """Return standard deviations (d,), also where squares are too large or small for a number."""
+    S, unit = _scaled_covariance(mu)
+    xp = namespace(S)
+    variances = xp.clip(xp.linalg.diagonal(S), min=0.0)  # only rounding can make it negative
+    return narrowed(xp.sqrt(variances) * unit, mu.vectors)
+
+
+def _scaled_covariance(mu: Weighted) -> tuple[Array, float]:
+    """Covariance (..., d, d) of the points in some unit, and the unit: a power of two."""
     X, w = mu.vectors, mu.weights
     xp = namespace(w)
-    if bool(xp.any(w < 0)) or bool(xp.any(xp.sum(w, axis=-1) <= 0)):
+    if bool(xp.any(w < 0)) or bool(xp.any(total(w) <= 0)):
         w = mu.valid().weights  # with negative weights a variance can be negative
-    else:
-        w = w / xp.sum(w, axis=-1, keepdims=True)
+    w = widened(w)
+    w = w / xp.sum(w, axis=-1, keepdims=True)
+    unit = 2.0 ** np.frexp(to_float(xp.max(xp.abs(X))))[1].clip(-1000, 1000)
+    X = widened(X) / unit
     X = X - xp.mean(X, axis=0)
     n, d = X.shape
-    second = w @ xp.reshape(X[:, :, None] * X[:, None, :], (n, d * d))
+    if w.ndim == 1 or w.shape[0] < d:  # one product (d, n) (n, d) for each
+        found = []
+        for row in xp.reshape(w, (-1, n)):
+            Y = X - row @ X
+            found.append((Y * row[:, None]).T @ Y)
+        return (found[0] if w.ndim == 1 else xp.stack(found, axis=0)), unit
     centre = w @ X
-    return xp.reshape(second, (*w.shape[:-1], d, d)) - centre[..., :, None] * centre[..., None, :]
+    S = -centre[:, :, None] * centre[:, None, :]
+    for rows in row_blocks(n, d * d):  # many of them: one product with all squares
+        Y = X[rows, :]
+        squares = xp.reshape(Y[:, :, None] * Y[:, None, :], (-1, d * d))
+        S = S + xp.reshape(w[:, rows] @ squares, S.shape)
+    return S, unit
 
 
 def prob(points: Points, W: Floats, kind: Kind, region: Region) -> Floats:

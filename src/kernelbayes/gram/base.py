@@ -32,11 +32,12 @@ from kernelbayes.gram.solvers import (
     Solver,
     check_ridge,
     check_weights,
+    condition_bound,
     factor_with_ridge,
-    warn_rescued,
+    warn_unsafe,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import Points, count, doubled, take
 
 # Entries of single rows that are remembered: 128 MB of float64.
 CACHE_ENTRIES = 4 * BLOCK_ENTRIES
@@ -95,7 +96,7 @@ class Gram:
 
         ``rng`` is for landmarks and pivots. ``extend``: the features of other points will be asked
         for, so that the factor is that of a kernel with landmarks, differentiable where the points
-        are. ``double``: NumPy doubles, whatever the points are.
+        are. ``double``: NumPy doubles, computed from doubles, whatever the points are.
 
         Examples
         --------
@@ -126,8 +127,8 @@ class Gram:
             why = f", since {limit} pivots do not reach a relative trace error of {tol:.0e}"
         if entries is not None and n * n > entries:
             text = f"on demand: {n} x {n} is too large{why}"
-            return factored.OnDemand(kernel, points, policy=text)
-        G = as_doubles(kernel(points)) if double else kernel(points)
+            return factored.OnDemand(kernel, doubled(points), policy=text)
+        G = as_doubles(kernel(doubled(points))) if double else kernel(points)
         return Dense(G, tol=tol, kernel=kernel, points=points, policy=f"dense: {n} x {n}{why}")
 
     @staticmethod
@@ -284,7 +285,7 @@ class Dense(Gram):
 
     def ridge(self, eta: float) -> Solver:
         """Solver of (G + n eta I)^-1 B by one Cholesky factorisation."""
-        L, diagnostics = factor_with_ridge(self.G, self.n * check_ridge(eta))
+        L, diagnostics = factor_with_ridge(self.G, self.n * check_ridge(eta), unit=self.n)
         return DenseRidge(diagnostics, None, L)
 
     def weighted(self, r: Array, ridge: float) -> Solver:
@@ -320,9 +321,9 @@ class Dense(Gram):
         norm = to_float(xp.linalg.matrix_norm(square, ord=1))
         # Solvable for any ridge above rounding; below it the ridge is raised, as everywhere.
         used = max(ridge, epsilon(self.G) * self.n * norm)
-        if used > ridge:
-            warn_rescued(self.n, ridge, used)
         diagnostics = Diagnostics(self.n, ridge, used, int(used > ridge), (norm + used) / used)
+        if used > ridge or diagnostics.condition > condition_bound(self.G):
+            warn_unsafe(diagnostics, norm / condition_bound(self.G))
         return DenseSigned(diagnostics, d, self.G, square + used * eye)
 
 

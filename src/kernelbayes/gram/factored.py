@@ -16,8 +16,11 @@ from kernelbayes.arrays import (
     as_doubles,
     like,
     namespace,
+    narrowed,
     row_blocks,
     threads_for,
+    weighted_sum,
+    widened,
 )
 from kernelbayes.gram.base import Gram, check_finite
 from kernelbayes.gram.features import Landmarks, partial_cholesky, pivoted_cholesky
@@ -58,16 +61,18 @@ class Factored(Gram):
     def ridge(self, eta: float, moment: Array | None = None) -> Solver:
         """Solver of (L L^T + n eta I)^-1 B through the (r, r) matrix L^T L + n eta I."""
         ridge = self.n * check_ridge(eta)
-        return self._regularised(None, ridge, moment)
+        return self._regularised(None, ridge, moment, self.n)
 
     def weighted(self, r: Array, ridge: float, moment: Array | None = None) -> Solver:
         """Solver of S (S L L^T S + ridge I)^-1 S B through L^T R L + ridge I."""
         ridge, r = check_ridge(ridge), self._check(r, signed=False)
         return self._regularised(r, ridge, moment)
 
-    def _regularised(self, r: Array | None, ridge: float, moment: Array | None) -> Solver:
+    def _regularised(
+        self, r: Array | None, ridge: float, moment: Array | None, unit: float = 1.0
+    ) -> Solver:
         C = self.moments(r)[0] if moment is None else moment
-        R, diagnostics = factor_with_ridge(C, ridge)
+        R, diagnostics = factor_with_ridge(C, ridge, unit=unit)
         return FactoredRidge(diagnostics, r, self, R)
 
     def signed(self, d: Array, ridge: float, moment: Array | None = None) -> Solver:
@@ -127,7 +132,7 @@ class LowRank(Factored):
 
     def project(self, B: Array) -> Array:
         """L^T B."""
-        return self.L.T @ same_kind(self.L, B)
+        return narrowed(weighted_sum(self.L.T, same_kind(self.L, B)), self.L, B)
 
     def expand(self, A: Array) -> Array:
         """L A."""
@@ -173,11 +178,12 @@ class Streamed(Factored):
 
     def project(self, B: Array) -> Array:
         """L^T B, merged over row blocks."""
-        return sum_over_rows(
-            lambda chunk, rows: self.kernel.features(chunk).T @ B[rows, ...],
+        found = sum_over_rows(
+            lambda chunk, rows: weighted_sum(self.kernel.features(chunk).T, B[rows, ...]),
             self.points,
             self.rank,
         )
+        return narrowed(found, B, self.kernel.diag(take(self.points, slice(0, 1))))
 
     def expand(self, A: Array) -> Array:
         """L A, block by block."""
@@ -214,13 +220,20 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
 def _moments(L: Array, d: Array | None, B: Array | None) -> Moments:
     columns = 0 if B is None else (1 if B.ndim == 1 else B.shape[1])
     with threads_for(float(L.shape[0]) * L.shape[1] * (L.shape[1] + columns)):
+        cross = None
+        if B is not None:
+            cross = narrowed(weighted_sum(L.T, B if d is None else scale_rows(d, B)), L, B)
         if d is None:
-            return L.T @ L, None if B is None else L.T @ B
-        cross = None if B is None else L.T @ scale_rows(d, B)
+            return narrowed(_square(L), L), cross
         if isinstance(d, np.ndarray):
-            return _weighted_square(L, d), cross
-        C = L.T @ scale_rows(d, L)
-        return 0.5 * (C + C.T), cross
+            return narrowed(_weighted_square(L, d), L, d), cross
+        C = weighted_sum(L.T, scale_rows(d, L))
+        return narrowed(0.5 * (C + C.T), L, d), cross
+
+
+def _square(L: Array) -> Array:
+    """L^T L in double precision; one symmetric update where L is double already."""
+    return L.T @ L if L.dtype == namespace(L).float64 else weighted_sum(L.T, L)
 
 
 def _weighted_square(L: Array, d: Array) -> Array:
@@ -229,13 +242,13 @@ def _weighted_square(L: Array, d: Array) -> Array:
     A^T A is one symmetric rank-k update, half the work of a product, and exactly symmetric.
     """
     if d.size and d.min() == d.max():  # the training marginal as prior: nothing to scale
-        return d[0] * (L.T @ L)
-    C = np.zeros((L.shape[1], L.shape[1]), dtype=np.result_type(L, d))
+        return d[0] * _square(L)
+    C = np.zeros((L.shape[1], L.shape[1]))
     for rows in row_blocks(*L.shape):
         for add, part in ((np.add, d[rows] > 0), (np.subtract, d[rows] < 0)):
             if part.any():
                 chosen = L[rows] if part.all() else L[rows][part]
-                root = scale_rows(np.sqrt(np.abs(d[rows][part])), chosen)
+                root = scale_rows(np.sqrt(np.abs(d[rows][part])), widened(chosen))
                 add(C, root.T @ root, out=C)
     return C
 

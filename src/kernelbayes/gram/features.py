@@ -20,6 +20,7 @@ from kernelbayes.arrays import (
     Floats,
     Ints,
     Rng,
+    as_doubles,
     as_generator,
     epsilon,
     namespace,
@@ -37,7 +38,7 @@ from kernelbayes.gram.lapack import (
     solve_triangular,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count, doubled, take
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.
@@ -257,12 +258,12 @@ def partial_cholesky(
     *,
     method: Literal["random", "greedy"] = "random",
 ) -> tuple[Ints, Floats, float]:
-    """Pivots (r,), features F (n, r) with K ~ F F^T, and relative trace error; NumPy only."""
-    n = count(X)
+    """Pivots (r,), features F (n, r) with K ~ F F^T, and relative trace error; NumPy doubles."""
+    n, X = count(X), doubled(X)
     limit = check_rank(rank, tol, n)
     if method not in ("random", "greedy"):
         raise ValueError(f"method must be 'random' or 'greedy', got {method!r}")
-    residual = np.array(to_numpy(kernel.diag(X)))
+    residual = np.array(as_doubles(kernel.diag(X)))
     trace, eps = float(residual.sum()), float(np.finfo(residual.dtype).eps)
     floor = eps * n * float(residual.max(initial=0.0))  # below this a pivot is rounding error
     generator = as_generator(rng)

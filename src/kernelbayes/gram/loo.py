@@ -22,8 +22,9 @@ from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
 from kernelbayes.gram.base import Gram
 from kernelbayes.gram.factored import exact_features
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
+from kernelbayes.gram.solvers import condition_bound
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count
+from kernelbayes.points import Points, count, take
 
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number. An
 # eigendecomposition of that size takes about a second.
@@ -56,11 +57,19 @@ def with_constant(values: Floats, training: Floats) -> Floats:
     return np.column_stack([values, np.full(len(values), unit)])
 
 
-def ridge_grid(F: Floats, weights: Floats | None = None, size: int = 28) -> Floats:
-    """Ridges over nine decades, in units of the mean squared feature norm."""
+def ridge_grid(
+    F: Floats, weights: Floats | None = None, size: int = 28, least: float = 0.0
+) -> Floats:
+    """Ridges over nine decades, in units of the mean squared feature norm; none below ``least``."""
     squares = np.einsum("ij,ij->i", F, F)
     trace = float(squares.mean() if weights is None else weights @ squares)
-    return (trace if trace > 0 else 1.0) * np.logspace(-8, 1, size)
+    grid = np.logspace(-8, 1, size)
+    return (trace if trace > 0 else 1.0) * grid[grid >= least]
+
+
+def least_ridge(kernel: Kernel, points: Points) -> float:
+    """Smallest ridge that the precision of the kernel's values bears, relative to them."""
+    return 1.0 / condition_bound(kernel.diag(take(points, slice(0, 1))))
 
 
 def loo(

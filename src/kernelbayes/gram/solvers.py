@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 # rounding.
 RESCUE_FACTOR = 10.0
 RESCUE_BOUND = 1e-4
+# Condition numbers above this are reported: a solution may be off by the condition times 2e-16, so
+# that at 1e12 only its first three to four digits are sure. In single precision 0.1 / epsilon, one
+# digit: smaller bounds would be crossed by the smallest ridges that leave-one-out tries.
+CONDITION_BOUND = 1e12
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,12 @@ class FactoredSigned(FactoredRidge):
             values, V = eigh(C)
         squares = values * values + ridge
         condition = float(squares.max() / squares.min()) if len(squares) else 1.0
-        return cls(Diagnostics(len(C), ridge, ridge, 0, condition), d, gram, V, C, squares)
+        found = Diagnostics(len(C), ridge, ridge, 0, condition)
+        # c / (c^2 + ridge) errs by eps max |c| / ridge: what counts is the root of the condition.
+        bound = condition_bound(C) ** 2
+        if condition > bound:
+            warn_unsafe(found, float(squares.max()) / bound)
+        return cls(found, d, gram, V, C, squares)
 
     def values(self, B: Array) -> Array:
         """L (C^2 + ridge I)^-1 L^T D B."""
@@ -192,11 +201,12 @@ class FactoredSigned(FactoredRidge):
 
 
 def factor_with_ridge(
-    A: Array, ridge: float, overwrite: bool = False, quiet: bool = False
+    A: Array, ridge: float, overwrite: bool = False, quiet: bool = False, unit: float = 1.0
 ) -> tuple[Array, Diagnostics]:
     """Cholesky factor of A + ridge I (r, r), with the rescue policy of this module.
 
-    ``quiet`` leaves the warning of a rescue to the caller, who may have many to tell of.
+    ``quiet`` leaves the warning to the caller, who may have many to tell of. ``ridge`` is that of
+    the user times ``unit``, for the warning that says which one is safe.
     """
     n = A.shape[0]
     xp = namespace(A)
@@ -204,7 +214,8 @@ def factor_with_ridge(
     largest = to_float(xp.max(diag)) if n else 0.0
     if not math.isfinite(largest):
         raise ValueError("the Gram matrix has NaN or infinite entries; check the kernel's scale")
-    bound = max(RESCUE_BOUND * largest, ridge)
+    # Rounding makes eigenvalues negative by up to n eps; in single precision that may be more.
+    bound = max(RESCUE_BOUND * largest, 4.0 * n * epsilon(A) * largest, ridge)
     used, rescues = ridge, 0
     with threads_for(n**3 / 3):
         while True:
@@ -221,20 +232,31 @@ def factor_with_ridge(
                         f"ridge of {used:.1e}; check the kernel with kernelbayes.laws.check_kernel"
                     ) from None
                 used, rescues = min(step, bound), rescues + 1
-        if rescues and not quiet:
-            warn_rescued(n, ridge, used)
         missing = 0.0 if overwrite and not rescues and isinstance(A, np.ndarray) else used
-        return L, Diagnostics(n, ridge, used, rescues, condition_number(A, L, missing))
+        found = Diagnostics(n, ridge, used, rescues, condition_number(A, L, missing))
+        bound = condition_bound(A)
+        if not quiet and (rescues or found.condition > bound):
+            # The 1-norm of the inverse of n rows is at most sqrt(n) over the ridge.
+            norm = to_float(xp.linalg.matrix_norm(A, ord=1))
+            warn_unsafe(found, math.sqrt(n) * norm / bound / unit, unit)
+        return L, found
 
 
-def warn_rescued(n: int, ridge: float, used: float) -> None:
-    """Say that a ridge was raised."""
-    warnings.warn(
-        f"a Gram matrix of size {n} was not numerically positive definite; its ridge was raised "
-        f"from {ridge:.1e} to {used:.1e}. Use a larger ridge or a smaller bandwidth",
-        NumericalWarning,
-        stacklevel=4,
-    )
+def condition_bound(A: Array) -> float:
+    """Largest condition number at which a solution in the precision of A can be trusted."""
+    return min(CONDITION_BOUND, 0.1 / epsilon(A))
+
+
+def warn_unsafe(found: Diagnostics, safe: float, unit: float = 1.0) -> None:
+    """Say that a ridge was raised, or is so small that rounding decides, and which one is safe."""
+    asked, used = found.ridge / unit, found.ridge_used / unit
+    told = f"a Gram matrix of size {found.size} has a condition number of {found.condition:.0e} "
+    told += f"with the ridge {asked:.1e}: the result may be mostly rounding error"
+    if found.rescues:
+        told = f"a Gram matrix of size {found.size} was not numerically positive definite; its "
+        told += f"ridge was raised from {asked:.1e} to {used:.1e}"
+    told += f". A ridge of at least {safe:.1e} is safe; a smaller bandwidth helps too"
+    warnings.warn(told, NumericalWarning, stacklevel=5)
 
 
 def check_ridge(ridge: float) -> float:

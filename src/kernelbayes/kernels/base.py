@@ -26,8 +26,10 @@ from kernelbayes.arrays import (
     as_vectors,
     is_frame,
     namespace,
+    narrowed,
     row_blocks,
     to_numpy,
+    weighted_sum,
 )
 from kernelbayes.points import (
     Points,
@@ -187,7 +189,7 @@ class Kernel(ABC):
             raise TypeError(
                 "this question needs points in R^d; use expect(f) or prob(predicate)"
             ) from error
-        return weights @ vectors
+        return narrowed(weighted_sum(weights, vectors), vectors)
 
     def preimage_of(self, points: Points, weights: Array) -> Points | None:  # noqa: ARG002
         """Point whose features are closest to the mean features; None: no closed form."""

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
-from kernelbayes.arrays import Array, Floats, as_floats, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_floats,
+    as_vectors,
+    like,
+    namespace,
+    narrowed,
+    to_numpy,
+    weighted_sum,
+)
 from kernelbayes.kernels.radial import Radial
 from kernelbayes.points import Points, PointsLike, positive, positive_each
 
@@ -68,7 +78,8 @@ class Periodic(_Curved):
         xp = namespace(X)
         scale = like(self.period, X) / (2.0 * math.pi)
         angle = X / scale
-        mean = xp.atan2(weights @ xp.sin(angle), weights @ xp.cos(angle)) * scale
+        sine, cosine = (weighted_sum(weights, part) for part in (xp.sin(angle), xp.cos(angle)))
+        mean = narrowed(xp.atan2(sine, cosine), X) * scale
         turned = xp.where(mean < 0.0, mean + 2.0 * math.pi * scale, mean)
         return xp.where(turned >= 2.0 * math.pi * scale, 0.0 * turned, turned)
 
@@ -133,7 +144,7 @@ def rotation_mean(points: Points, weights: Array) -> Array:
     matrices = to_numpy(points)
     n, p, q = matrices.shape
     W = to_numpy(weights)
-    means = (np.atleast_2d(W) @ matrices.reshape(n, -1)).reshape(-1, p, q)
+    means = weighted_sum(np.atleast_2d(W), matrices.reshape(n, -1)).reshape(-1, p, q)
     U, _, V = np.linalg.svd(means)
     U[..., -1] *= np.sign(np.linalg.det(U @ V))[:, None]  # a rotation, not a reflection
     means = U @ V

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy
+from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy, weighted_sum
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.points import Points, PointsLike, count
@@ -82,7 +82,7 @@ class Parts(Combined):
                 key: kernel.mean_of(self.part(points, key), weights) for key, kernel in self.parts
             }
         columns = np.arange(points.shape[1], dtype=float)[None, :]
-        result = to_numpy(weights @ points).copy()
+        result = to_numpy(weighted_sum(weights, points)).copy()
         for key, kernel in self.parts:
             if kernel.is_curved:
                 mean = kernel.mean_of(self.part(points, key), weights)

@@ -35,6 +35,7 @@ from kernelbayes.arrays import (
     row_blocks,
     threads_for,
     to_float,
+    total,
 )
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.points import Points, PointsLike, count, positive, positive_each, take
@@ -253,7 +254,7 @@ def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice]
     A tile may be overwritten, and is by the next one: they share their memory.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        centre = V.mean(axis=0)
+        centre = V.mean(axis=0, dtype=np.float64).astype(V.dtype)
         A = U - centre
         B = A if U is V else V - centre
         a, b = (np.einsum("ij,ij->i", M, M) for M in (A, B))
@@ -283,7 +284,7 @@ def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice]
 def _exponents(U: Array, V: Array, kink: bool) -> Array:
     """Exponents (n, m) without work in place: for torch (differentiable) and the standard."""
     xp = namespace(U, V)
-    centre = xp.mean(V, axis=0)
+    centre = total(V, axis=0) / V.shape[0]
     A, B = U - centre, V - centre
     a, b = xp.sum(A * A, axis=1), xp.sum(B * B, axis=1)
     largest = max(to_float(xp.max(a)), to_float(xp.max(b)))

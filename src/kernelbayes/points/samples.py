@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device, is_array_api_obj, is_torch_array
 
-from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks
+from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks, widened
 
 T = TypeVar("T")
 # Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
@@ -41,6 +41,22 @@ def count(points: Points) -> int:
     if isinstance(points, Mapping):
         return count(next(iter(points.values())))
     return int(points.shape[0]) if is_array_api_obj(points) else len(points)
+
+
+def doubled(points: Points) -> Points:
+    """Return the same points, numbers of single precision as doubles."""
+    if isinstance(points, Mapping):
+        return {name: doubled(part) for name, part in points.items()}
+    single = is_array_api_obj(points) and points.dtype == namespace(points).float32
+    return widened(points) if single else points
+
+
+def as_fine_as(other: Points, points: Points) -> Points:
+    """Return the points as doubles if the other points are doubles, so that no digit is lost."""
+    parts = other.values() if isinstance(other, Mapping) else [other]
+    arrays = [part for part in parts if is_array_api_obj(part)]
+    fine = any(array.dtype == namespace(array).float64 for array in arrays)
+    return doubled(points) if fine else points
 
 
 def take(points: Points, index: slice | Sequence[int] | npt.NDArray[Any]) -> Points:

@@ -42,7 +42,7 @@ import numpy as np
 from kernelbayes.arrays import Array, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
-from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
+from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Parts
 from kernelbayes.points import Points, take
 from kernelbayes.rules.conditional import (
@@ -258,7 +258,7 @@ def choose_ridge(inputs: Variable, outputs: Variable, weights: Array, method: Ba
     r = r / r.sum() if r.sum() > 0.0 else np.full(len(keep), 1.0 / len(keep))
     F = inputs.exact(keep)
     H = score_targets(outputs.kernel, take(outputs.points, keep))
-    best = loo(F, H, ridge_grid(F, r), r).best
+    best = loo(F, H, ridge_grid(F, r, least=least_ridge(inputs.kernel, inputs.points)), r).best
     best *= float(positive.sum()) or 1.0  # the operator scales with the prior's mass
     return best if method == "importance" else best**2
 

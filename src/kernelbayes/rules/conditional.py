@@ -26,10 +26,10 @@ from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, nam
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Diagnostics, Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.features import nystrom
-from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
+from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, column_names, count, take
+from kernelbayes.points import Points, PointsLike, as_fine_as, column_names, count, take
 from kernelbayes.rules.support import nearest_similarity, similarity
 
 Ridge = float | Literal["loo"]
@@ -80,8 +80,6 @@ def variable(
 @dataclass(frozen=True)
 class PosteriorDiagnostics:
     """How far an embedding made by a rule can be trusted; one entry per conditioning point.
-
-    Computed when asked for, from the embedding as the rule made it.
 
     Attributes
     ----------
@@ -163,7 +161,8 @@ class Conditional:
         """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,)."""
         keep = loo_subset(self.n)
         F = self.inputs.exact(keep)
-        found = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
+        least = least_ridge(self.inputs.kernel, self.inputs.points)
+        found = ridge_grid(F, least=least) if ridges is None else np.asarray(ridges, dtype=float)
         return found, loo(F, self.outputs.exact(keep), found).errors
 
     def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
@@ -276,6 +275,7 @@ class ConditionalEmbedding:
         inputs, outputs = variable(X, self.kernel_x, "X"), variable(Z, self.kernel_z, "Z")
         if inputs.n != outputs.n:
             raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
+        inputs = replace(inputs, points=as_fine_as(outputs.points, inputs.points))
         self._fitted = Conditional(inputs, outputs, self.ridge)
         return self
 
