@@ -11,6 +11,7 @@ SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *(
         "arrays",
+        "sums",
         "points",
         "tables",
         "kernels",

@@ -98,38 +98,6 @@ def like(values: Any, template: Array) -> Array:
     return xp.asarray(to_numpy(values), dtype=template.dtype, device=device(template))
 
 
-def widened(x: Array) -> Array:
-    """Return x in double precision, in which sums over samples are accumulated."""
-    xp = namespace(x)
-    return x if x.dtype == xp.float64 else xp.astype(x, xp.float64)
-
-
-def narrowed(x: Array, *templates: Array) -> Array:
-    """Return x in the precision of the templates, the finest of them."""
-    xp = namespace(x)
-    return xp.astype(x, xp.result_type(*templates), copy=False)
-
-
-def total(x: Array, axis: int = -1) -> Array:
-    """Sum over an axis, accumulated in double precision; the result has the precision of x."""
-    xp = namespace(x)
-    return narrowed(xp.sum(x, axis=axis, dtype=xp.float64), x)
-
-
-def weighted_sum(weights: Array, values: Array) -> Array:
-    """Return weights (n,) or (m, n) @ values (n,) or (n, q) in double precision.
-
-    In single precision a sum over a million points may lose half of its digits. Row blocks bound
-    the memory of what is converted.
-    """
-    xp = namespace(weights, values)
-    if weights.dtype == values.dtype == xp.float64:
-        return weights @ values
-    blocks = row_blocks(weights.shape[-1], max([1, *weights.shape[:-1], *values.shape[1:]]))
-    parts = (widened(weights[..., rows]) @ widened(values[rows, ...]) for rows in blocks)
-    return sum(parts, start=next(parts))
-
-
 def epsilon(x: Array) -> float:
     """Machine epsilon of the array's floating type."""
     return float(namespace(x).finfo(x.dtype).eps)

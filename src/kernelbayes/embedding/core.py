@@ -16,22 +16,13 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Ints,
-    as_floats,
-    epsilon,
-    like,
-    namespace,
-    to_float,
-    widened,
-)
+from kernelbayes.arrays import Array, Bools, Ints, as_floats, epsilon, like, namespace, to_float
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, check_same_kernel
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import same_value
 from kernelbayes.points import PointsLike, column_names, concatenate, count, take
+from kernelbayes.sums import widened
 
 Index = int | slice | Sequence[int] | Ints | Bools
 

@@ -22,17 +22,14 @@ from kernelbayes.arrays import (
     epsilon,
     like,
     namespace,
-    narrowed,
     row_blocks,
     to_numpy,
-    total,
     transpose,
-    weighted_sum,
-    widened,
 )
 from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, sum_over_rows, take
+from kernelbayes.sums import narrowed, total, weighted_sum, widened
 
 Kind = Literal["projected", "rearranged", "clipped", "raw"]
 Validity = bool | Kind

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy, weighted_sum
+from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.points import Points, PointsLike, count
+from kernelbayes.sums import weighted_sum
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device, is_array_api_obj, is_torch_array
 
-from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks, widened
+from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks
+from kernelbayes.sums import widened
 
 T = TypeVar("T")
 # Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
