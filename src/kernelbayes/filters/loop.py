@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Bools, namespace, row_blocks, threads_for, to_numpy
+from kernelbayes.arrays import Array, Bools, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
 from kernelbayes.filters.choose.holdout import calibration_of
-from kernelbayes.filters.missing import missing_mask, present, split_missing
+from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.observe import Seen, observe_all
 from kernelbayes.filters.sequences import (
     Gaps,
     acting,
@@ -32,14 +33,11 @@ from kernelbayes.filters.sequences import (
     in_order,
     integer,
     is_many,
-    point_at,
     stack_rows,
     unstacked,
 )
 from kernelbayes.filters.smooth import backward
 from kernelbayes.filters.step import (
-    Seen,
-    evaluate,
     predict,
     prior_weights,
     step,
@@ -323,25 +321,3 @@ def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike
     if length > 1:  # whether controls are expected
         model.dynamics_.acting(None if U is None else take(U, [0]))
     return Run.spread(seen, U, before)
-
-
-def observe_all(model: Filter, X: Points) -> list[Seen]:
-    """Observations made ready: whole ones with one kernel matrix, others one by one."""
-    whole = model.observations_
-    masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
-    complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
-    seen = [Seen()] * len(masks)
-    if complete:
-        points = whole.exact.points(take(X, complete), "X")
-        whole.exact.check_pair(points, whole.X)
-        for rows in row_blocks(len(complete), count(whole.X)):
-            columns, support = evaluate(whole, take(points, rows))
-            for j, t in enumerate(complete[rows]):
-                seen[t] = Seen(whole, columns[:, j], float(to_numpy(support)[j]))
-    for t in sorted(set(range(len(masks))) - set(complete)):
-        found = present(whole, take(X, [t]), masks[t])
-        if found is not None:
-            part, point = found
-            column, support = evaluate(part, part.exact.points(point, "X"))
-            seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
-    return seen

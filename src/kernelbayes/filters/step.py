@@ -21,26 +21,24 @@ weights in, weights out. Several beliefs side by side are columns (n, k).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Floats, Ints, namespace, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, namespace
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, StepInfo
-from kernelbayes.filters.missing import present
 from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.observe import Seen, observe
 from kernelbayes.filters.sequences import as_row, integer, row_in_order
 from kernelbayes.filters.told import warn_rescued
 from kernelbayes.gram import Dense, Factored, LowRank
-from kernelbayes.gram.features import Landmarks
-from kernelbayes.gram.lapack import LinAlgError, solve_positive, solve_triangular
+from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.points import Points, PointsLike, take
 from kernelbayes.rules.bayes import turn
-from kernelbayes.rules.support import nearest_similarity
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -53,15 +51,6 @@ TRUSTED_SHARE = 0.1
 UNUSUAL = 0.1
 # Prior weights below this share of the largest are rounding errors of the operators before them.
 ACTIVE = 1e-10
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """One observation made ready: kernel values, support, and the model they belong to."""
-
-    observations: Observations | None = None  # None: nothing was observed
-    column: Array = None
-    support: float = float("nan")
 
 
 # --- predict: the sum rule ------------------------------------------------------------------------
@@ -209,26 +198,7 @@ def _importance(
     return w, rescued
 
 
-# --- observations and weights ---------------------------------------------------------------------
-
-
-def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
-    """Return what the update needs of k checked points: columns (r or n, k), supports (k,)."""
-    kernel = observations.kernel
-    if isinstance(kernel, Landmarks):  # one kernel matrix serves both answers
-        K = kernel.kernel._cross(points, kernel.landmarks).T
-        base, columns = kernel.kernel, solve_triangular(kernel.factor, K)
-    elif isinstance(observations.gram, Factored):
-        columns = kernel.features(points).T
-        return columns, nearest_similarity(kernel, points, observations.X)
-    else:
-        K = columns = kernel._cross(observations.X, points)
-        base = kernel
-    xp = namespace(K)
-    scale = observations.norms * xp.sqrt(base._diag(points))
-    positive = scale > 0
-    ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-    return columns, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
+# --- trust and weights ----------------------------------------------------------------------------
 
 
 def trust(observations: Observations, support: float) -> float:
@@ -254,25 +224,6 @@ def cut_off(weights: Array) -> Array | None:
 
 
 # --- the online step ------------------------------------------------------------------------------
-
-
-def observe(model: Filter, x: PointsLike) -> Seen:
-    """One observation made ready for the update."""
-    observations = model.observations_
-    whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
-    if whole:  # as usual: no search for what is missing
-        point = x[None, ...]
-    else:
-        found = present(observations, as_row(row_in_order(x, model.names_x_)))
-        if found is None:
-            return Seen()
-        observations, point = found
-    X = observations.X
-    if not (whole and observations.plain and x.shape == X.shape[1:] and x.dtype == X.dtype):
-        point = observations.exact.points(point, "x")
-        observations.exact.check_pair(point, X)
-    columns, support = evaluate(observations, point)
-    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
 
 
 def step(

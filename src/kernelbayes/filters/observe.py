@@ -1,0 +1,90 @@
+"""Observations made ready for the update: kernel values, support, and what is missing of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelbayes.arrays import Array, namespace, row_blocks, to_numpy
+from kernelbayes.filters.missing import missing_mask, present
+from kernelbayes.filters.model import Observations
+from kernelbayes.filters.sequences import as_row, point_at, row_in_order
+from kernelbayes.gram import Factored
+from kernelbayes.gram.features import Landmarks
+from kernelbayes.gram.lapack import solve_triangular
+from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.rules.support import nearest_similarity
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One observation made ready: kernel values, support, and the model they belong to."""
+
+    observations: Observations | None = None  # None: nothing was observed
+    column: Array = None
+    support: float = float("nan")
+
+
+def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
+    """Return what the update needs of k checked points: columns (r or n, k), supports (k,)."""
+    kernel = observations.kernel
+    if isinstance(kernel, Landmarks):  # one kernel matrix serves both answers
+        K = kernel.kernel._cross(points, kernel.landmarks).T
+        base, columns = kernel.kernel, solve_triangular(kernel.factor, K)
+    elif isinstance(observations.gram, Factored):
+        columns = kernel.features(points).T
+        return columns, nearest_similarity(kernel, points, observations.X)
+    else:
+        K = columns = kernel._cross(observations.X, points)
+        base = kernel
+    xp = namespace(K)
+    scale = observations.norms * xp.sqrt(base._diag(points))
+    positive = scale > 0
+    ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
+    return columns, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
+
+
+def observe(model: Filter, x: PointsLike) -> Seen:
+    """One observation made ready for the update."""
+    observations = model.observations_
+    whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
+    if whole:  # as usual: no search for what is missing
+        point = x[None, ...]
+    else:
+        found = present(observations, as_row(row_in_order(x, model.names_x_)))
+        if found is None:
+            return Seen()
+        observations, point = found
+    X = observations.X
+    if not (whole and observations.plain and x.shape == X.shape[1:] and x.dtype == X.dtype):
+        point = observations.exact.points(point, "x")
+        observations.exact.check_pair(point, X)
+    columns, support = evaluate(observations, point)
+    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+
+
+def observe_all(model: Filter, X: Points) -> list[Seen]:
+    """Observations made ready: whole ones with one kernel matrix, others one by one."""
+    whole = model.observations_
+    masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
+    complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
+    seen = [Seen()] * len(masks)
+    if complete:
+        points = whole.exact.points(take(X, complete), "X")
+        whole.exact.check_pair(points, whole.X)
+        for rows in row_blocks(len(complete), count(whole.X)):
+            columns, support = evaluate(whole, take(points, rows))
+            for j, t in enumerate(complete[rows]):
+                seen[t] = Seen(whole, columns[:, j], float(to_numpy(support)[j]))
+    for t in sorted(set(range(len(masks))) - set(complete)):
+        found = present(whole, take(X, [t]), masks[t])
+        if found is not None:
+            part, point = found
+            column, support = evaluate(part, part.exact.points(point, "X"))
+            seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
+    return seen
