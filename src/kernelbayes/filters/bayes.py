@@ -28,6 +28,8 @@ from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import update_ridge
+from kernelbayes.filters.encoding import Encoded, Features, encode
+from kernelbayes.filters.lags import Lags, with_velocity
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
@@ -83,6 +85,16 @@ class KernelBayesFilter(Filter):
     rank : int, optional
         Nystrom features of this rank (all points, if they are fewer) for all kernels: a step costs
         O(n rank^2) at most.
+    lags : int, or a sequence of float
+        Observations in the window that the update sees: the last k as one, a kernel for each
+        (:mod:`kernelbayes.filters.lags`). Bandwidth multiples of the lags, newest first, are
+        chosen unless they are given.
+    order : {1, 2}
+        With 2, the transition also depends on the velocity, the difference to the state before.
+    features : {"raw", "regression", "both"}
+        The update sees the window, the estimate of E[z | window] of a ridge regression
+        (:mod:`kernelbayes.filters.encoding`), or both. With "regression", ``kernel_x`` is a kernel
+        on the estimates.
     rng : int, Generator or None
         For landmarks.
 
@@ -91,6 +103,8 @@ class KernelBayesFilter(Filter):
     X_, Z_ : points (n, ...)
         All sequences end to end; beliefs are weighted samples over ``Z_``.
     kernel_x_, kernel_z_, kernel_u_ : Kernel
+    lags_ : tuple of float
+        Bandwidth multiples of the lags.
     prior_ridge_, transition_ridge_, ridge_ : float
     dynamics_ : Dynamics
     observations_ : Observations
@@ -118,6 +132,9 @@ class KernelBayesFilter(Filter):
         ridge: Ridge = "loo",
         back_ridge: float = 0.1,
         rank: int | None = None,
+        lags: Lags = 1,
+        order: int = 1,
+        features: Features = "raw",
         rng: Rng = None,
     ) -> None:
         self.kernel_x = kernel_x
@@ -131,6 +148,9 @@ class KernelBayesFilter(Filter):
         self.ridge = ridge
         self.back_ridge = back_ridge
         self.rank = rank
+        self.lags = lags
+        self.order = order
+        self.features = features
         self.rng = rng
 
     # --- learning ---------------------------------------------------------------------------------
@@ -153,19 +173,25 @@ class KernelBayesFilter(Filter):
         if self.transition not in ("operator", "shift"):
             raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
         _check_initial(self.initial)
-        data = join(read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u)))
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {self.order!r}")
+        parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u))
+        data = join(parts)
         known = self._read(data.X, data.Z)
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         self.lengths_ = data.lengths
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
-            self._learn(data, known)
+            self._learn(data, encode(self, parts, known))
         return self
 
-    def _learn(self, data: Training, known: Array | None) -> None:
+    def _learn(self, data: Training, seen: Encoded) -> None:
         rng = as_generator(self.rng)
-        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng)
+        Z, kernel_z = self.Z_, self.kernel_z_
+        if self.order == 2:
+            Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
+        gram = state_gram(kernel_z, Z, self.rank, rng)
         states, L = gram.kernel, gram.factor
-        before, after = take(self.Z_, data.source), take(self.Z_, data.target)
+        before, after = take(Z, data.source), take(Z, data.target)
         self.transition_ridge_ = (
             ConditionalEmbedding(states, states, "loo").fit(before, after).ridge_
             if self.transition_ridge == "loo"
@@ -181,7 +207,7 @@ class KernelBayesFilter(Filter):
             self.kernel_u_ = self.kernel_u or default_kernel(data.controls, "controls")
             U = self.kernel_u_.points(data.controls, "controls")
             controlled = Controlled.learn(
-                self.kernel_z_, self.kernel_u_, self.Z_, data.source, U,
+                kernel_z, self.kernel_u_, Z, data.source, U,
                 self.transition_ridge_, self.rank, rng,
             )  # fmt: skip
         self.dynamics_ = Dynamics(
@@ -191,8 +217,11 @@ class KernelBayesFilter(Filter):
         )  # fmt: skip
         self.controls_ = data.controls
         ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
-        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng)
-        self.observations_ = Observations(gram, self.kernel_x_, self.method, ridge, known)
+        self.encoder_, self.lags_ = seen.encoder, seen.scales
+        if self.features == "regression":
+            self.kernel_x_ = seen.kernel
+        gram = observation_gram(seen.kernel, seen.X, self.rank, rng)
+        self.observations_ = Observations(gram, seen.kernel, self.method, ridge, seen.known)
         if self.ridge == "loo":
             self.observations_.ridge = update_ridge(self)
         self.ridge_ = self.observations_.ridge

@@ -87,6 +87,7 @@ class FilterState:
     flat: bool = False
     lag: int = 0
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control) of each
+    past: Array | None = field(default=None, repr=False)  # the last observations, for lags
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from kernelbayes.arrays import Array, Bools, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
 from kernelbayes.filters.choose.holdout import calibration_of
+from kernelbayes.filters.encoding import Encoder
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen, observe_all
@@ -63,6 +64,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     names_u_: tuple[str, ...] | None
     dynamics_: Dynamics
     observations_: Observations
+    encoder_: Encoder | None = None  # what the update sees of the observations; None: themselves
     back_ridge: float
 
     @abstractmethod
@@ -75,6 +77,8 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
         X, known = split_missing(X)
         kernel_x, kernel_z = (getattr(self, name) for name in ("kernel_x", "kernel_z"))
+        if getattr(self, "features", "raw") == "regression":  # then kernel_x is not on observations
+            kernel_x = None
         self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z
         self.X_, self.Z_ = self.kernel_x_.points(X, "X"), self.kernel_z_.points(Z, "Z")
@@ -288,7 +292,9 @@ def _forecast(
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
         seen.append(w / xp.sum(w))
     infos = [StepInfo(np.nan, np.nan, float(1.0 / xp.sum(w**2)), False, False) for w in states]
-    X, kernel, names = model.observations_.X, model.observations_.exact, model.names_x_
+    X, names, encoder = model.X_, model.names_x_, model.encoder_
+    estimates = encoder is not None and encoder.regression is not None and not encoder.beside
+    kernel = default_kernel(X) if estimates else model.kernel_x_
     if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
         names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
     observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
@@ -317,7 +323,7 @@ def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike
         raise ValueError("a sequence must have at least one step")
     U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
     before = check_gaps(gaps, length)
-    seen = observe_all(model, points)
+    seen = observe_all(model, points, before)
     if length > 1:  # whether controls are expected
         model.dynamics_.acting(None if U is None else take(U, [0]))
     return Run.spread(seen, U, before)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Bools, to_numpy
+from kernelbayes.arrays import Bools, like, to_numpy
 from kernelbayes.filters.model import Observations, observation_gram
 from kernelbayes.filters.sequences import point_at
 from kernelbayes.gram import Gram
@@ -65,15 +65,18 @@ def split_missing(X: Points) -> tuple[Points, Bools | None]:
     The filled values only keep kernels computable: pairs with a hole among the coordinates in use
     get no weight.
     """
-    if isinstance(X, Mapping) or not isinstance(X, np.ndarray) or X.dtype.kind != "f":
+    if isinstance(X, Mapping) or not is_array_api_obj(X):
         return X, None
-    known = ~np.isnan(X)
+    values = to_numpy(X)
+    if values.dtype.kind != "f":
+        return X, None
+    known = ~np.isnan(values)
     if known.all():
         return X, None
     if not known.reshape(len(X), -1).any(axis=0).all():
         raise ValueError("a coordinate of X is missing in every training observation; drop it")
-    means = np.nanmean(np.where(known, X, np.nan), axis=0)
-    return np.where(known, X, means), known.reshape(len(X), -1)
+    means = np.nanmean(values, axis=0)
+    return like(np.where(known, values, means), X), known.reshape(len(values), -1)
 
 
 def missing_mask(x: PointsLike) -> Bools | None:

@@ -49,8 +49,30 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     return columns, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
 
 
-def observe(model: Filter, x: PointsLike) -> Seen:
-    """One observation made ready for the update."""
+def observe(
+    model: Filter, x: PointsLike, past: Array | None = None, steps: int = 1
+) -> tuple[Seen, Array | None]:
+    """One observation made ready for the update, and the window that the next one needs.
+
+    ``past`` is the window before it, ``steps`` the transitions since.
+    """
+    if model.encoder_ is None:
+        return _ready(model, x), None
+    row = as_row(row_in_order(x, model.names_x_))
+    encoded, past = model.encoder_.follow(past, row, steps)
+    found = present(model.observations_, encoded)
+    return Seen() if found is None else _seen(*found), past
+
+
+def _seen(observations: Observations, point: Points) -> Seen:
+    """One point of the observation model's space made ready."""
+    point = observations.exact.points(point, "x")
+    observations.exact.check_pair(point, observations.X)
+    columns, support = evaluate(observations, point)
+    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+
+
+def _ready(model: Filter, x: PointsLike) -> Seen:
     observations = model.observations_
     whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
     if whole:  # as usual: no search for what is missing
@@ -68,9 +90,11 @@ def observe(model: Filter, x: PointsLike) -> Seen:
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
 
 
-def observe_all(model: Filter, X: Points) -> list[Seen]:
+def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
     """Observations made ready: whole ones with one kernel matrix, others one by one."""
     whole = model.observations_
+    if model.encoder_ is not None:
+        X = model.encoder_(X, gaps)
     masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
     complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
     seen = [Seen()] * len(masks)

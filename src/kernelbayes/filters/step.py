@@ -253,7 +253,7 @@ def step(
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):
         u = dynamics.acting(as_row(row_in_order(control, model.names_u_)))
-    seen = observe(model, x)
+    seen, past = observe(model, x, state.past, steps)
     W, history = state.belief.weights[:, None], state.history
     for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u))
@@ -263,4 +263,4 @@ def step(
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
-    return replace(state, t=t, belief=belief, history=history), infos[0]
+    return replace(state, t=t, belief=belief, history=history, past=past), infos[0]

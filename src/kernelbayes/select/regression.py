@@ -151,7 +151,7 @@ def regress(
         return _solved(basis, basis(X), Y, weights, best.ridges)
     U = Xs[:landmarks] @ basis.metric
     h = basis.bandwidth
-    larger = [_basis(U, basis.metric, b, basis.slope) for b in (h, h / 2.0)]
+    larger = [landmark_basis(U, basis.metric, b, basis.slope) for b in (h, h / 2.0)]
     best = min((_tried(b, Xs, Ys, w) for b in larger), key=attrgetter("error"))
     return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
 
@@ -208,7 +208,7 @@ def _searched(
     fits: dict[float, _Tried] = {}
 
     def score(scale: float) -> Row:
-        basis = _basis(U[:LANDMARKS], metric, scale * median, slope)
+        basis = landmark_basis(U[:LANDMARKS], metric, scale * median, slope)
         fits[scale] = _tried(basis, X, Y, weights)
         return {"score": fits[scale].error}
 
@@ -234,7 +234,7 @@ def _refitted(basis: Basis, F: Floats, Y: Floats, weights: Floats | None) -> Reg
     return _solved(basis, F, Y, weights, _ridges(F[some], Y[some], w)[0])
 
 
-def _basis(landmarks: Floats, metric: Floats, h: float, slope: float) -> Basis:
+def landmark_basis(landmarks: Floats, metric: Floats, h: float, slope: float) -> Basis:
     """Features of landmarks (m, c) that are given in the coordinates of the metric."""
     K = np.exp(-0.5 * squared_distances(landmarks, landmarks) / h**2)
     return Basis(metric, landmarks, h, whitening(K, 1e-10), slope)

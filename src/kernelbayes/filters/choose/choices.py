@@ -73,7 +73,8 @@ def update_ridge(model: KernelBayesFilter) -> float:
         raise ValueError("no transition leads to a whole observation; give ridge as a number")
     H = score_targets(model.kernel_z_, model.Z_)
     kernel = model.observations_.kernel
-    X = model.X_ if kernel.finite else _double(model.X_)
+    X = model.observations_.X
+    X = X if kernel.finite else _double(X)
     original = model.method == "original"
     grid, errors = _errors(kernel, X, H, gammas, own, original)
     if not original:

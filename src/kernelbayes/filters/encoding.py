@@ -1,0 +1,262 @@
+r"""What the update sees of the observations: themselves, windows of them, or a regression on those.
+
+**Regression features.** ``features="regression"`` replaces a window by an estimate of E[z | window]
+from a ridge regression (Gaussian features on landmarks, and a linear part). A kernel on a handful
+of estimated coordinates needs far fewer pairs than one on a window of many sensors. What a mean
+cannot say (two places that look alike) is lost; ``features="both"`` keeps the window beside it,
+under the product kernel. The features of the training windows are cross-fitted: each is predicted
+by a regression that has not seen its block of time. Entries missing from a window are filled with
+the one before, else with the one after, else with the training mean, before the regression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Floats, Ints, as_generator, like, namespace, to_numpy
+from kernelbayes.filters.lags import (
+    as_rows,
+    check_lags,
+    choose_scales,
+    window_kernel,
+    windows,
+    without_present,
+)
+from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.sequences import Part
+from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
+from kernelbayes.kernels import Gaussian, Kernel, Parts
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.points import Points, concatenate, count
+from kernelbayes.select.regression import Basis, landmark_basis
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.bayes import KernelBayesFilter
+
+Features = Literal["raw", "regression", "both"]
+# Landmarks of the regression, as many as were measured to gain over a kernel filter on windows of
+# neural and of Lorenz data; fewer, and so many rows, while its bandwidth is chosen, which then
+# takes a second.
+FINAL_LANDMARKS, FIRST_LANDMARKS, CHOICE_ROWS = 600, 300, 1500
+# Bandwidths tried, in medians of the standardised windows: the linear part serves wider ones.
+BANDWIDTHS = (0.5, 1.0, 2.0)
+# Ridges tried: nine decades, half a decade apart.
+RIDGE_STEPS = 19
+# Blocks of time that are left out in turn: each regression has learned from nine tenths, nearly as
+# much as the one that new windows meet.
+TIME_BLOCKS = 10
+# Features of states that are not vectors, whose conditional means are estimated: the leading ones
+# of a smooth kernel; more would need a kernel on as many coordinates.
+STATE_FEATURES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Regressed:
+    """A regression of states on windows."""
+
+    basis: Basis
+    coefficients: Floats  # (r, q)
+    centre: Floats  # of the windows (kd,), and their scale
+    spread: Floats
+    middle: Floats  # of the targets (q,), and their scale
+    unit: Floats
+    d: int  # columns of one observation
+
+    def __call__(self, W: Array) -> Array:
+        """Estimates (T, q) at windows (T, kd); NaN where the newest observation is missing."""
+        V = np.asarray(to_numpy(W), dtype=np.float64)
+        found = self.basis.predict(self.inputs(V), self.coefficients) * self.unit + self.middle
+        found[np.isnan(V[:, : self.d]).all(axis=1)] = np.nan
+        return like(found, W)
+
+    def inputs(self, V: Floats) -> Floats:
+        """Windows filled and standardised."""
+        return np.asarray((filled(V, self.d, self.centre) - self.centre) / self.spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """From the observations of a sequence to what the update sees of each step."""
+
+    d: int  # columns of one observation
+    lags: int
+    regression: Regressed | None = None
+    beside: bool = False  # whether the window stays beside the regression
+
+    def __call__(self, X: Points, gaps: list[int] | None = None) -> Array:
+        """Rows (T, ...) of the observations X (T, d) of a sequence; NaN is missing."""
+        return self.encoded(windows(self.rows(X), self.lags, gaps))
+
+    def rows(self, X: Points) -> Array:
+        """Observations as (T, d); a ValueError where they have other columns."""
+        X = as_rows(X)
+        if X.shape[1] != self.d:
+            raise ValueError(f"X has {X.shape[1]} columns, but the filter learned from {self.d}")
+        return X
+
+    def encoded(self, W: Array) -> Array:
+        """From windows (T, kd)."""
+        if self.regression is None:
+            return W
+        P = self.regression(W)
+        return namespace(W).concat([P, W], axis=1) if self.beside else P
+
+    def follow(
+        self, past: Array | None, x: Points | None, steps: int
+    ) -> tuple[Array, Array | None]:
+        """Row (1, ...) of one more observation, and the window to go on from.
+
+        ``past`` is the window before it, ``steps`` the transitions since.
+        """
+        d = self.d
+        if x is None and past is None:
+            return np.full((1, 1), np.nan), None  # nothing seen, nothing known of the columns
+        row = np.nan * past[:, :d] if x is None else self.rows(x)  # type: ignore[index]
+        xp = namespace(row)
+        empty = xp.nan * xp.ones_like(row)
+        before = [empty] * self.lags if past is None else [past]
+        W = xp.concat([row, *[empty] * (steps - 1), *before], axis=1)[:, : self.lags * d]
+        return self.encoded(without_present(W, d)), W
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Training observations as the update sees them."""
+
+    encoder: Encoder | None
+    X: Points  # (n, ...), holes filled
+    known: np.ndarray | None  # (n, ...), where there were none
+    kernel: Kernel
+    scales: tuple[float, ...] = (1.0,)  # bandwidth multiples of the lags
+
+
+def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None) -> Encoded:
+    """Training observations of a filter whose kernels and states are known, encoded."""
+    lags, features = check_lags(model.lags), model.features
+    if features not in ("raw", "regression", "both"):
+        raise ValueError(f"features must be 'raw', 'regression' or 'both', got {features!r}")
+    if features == "raw" and lags == 1 and np.ndim(model.lags) == 0:
+        return Encoded(None, model.X_, known, model.kernel_x_)
+    what = f"lags={lags}" if features == "raw" else f"features={features!r}"
+    rows = [as_rows(part.X, what) for part in parts]
+    if max(count(X) for X in rows) < lags:
+        raise ValueError(f"lags is {lags}, but no sequence has so many steps; give fewer lags")
+    d = int(rows[0].shape[1])
+    encoder = Encoder(d, lags)
+    W = reduce(concatenate, [encoder(X) for X in rows])
+    scales: tuple[float, ...] = (1.0,) * lags
+    if features != "regression":
+        if np.ndim(model.lags):
+            scales = tuple(float(s) for s in model.lags)  # type: ignore[union-attr]
+        else:
+            scales = choose_scales(
+                model.kernel_x_, *split_missing(W), model.Z_, model.kernel_z_, lags
+            )
+    kernel = window_kernel(model.kernel_x_, d, scales)
+    if features == "raw":
+        return Encoded(encoder, *split_missing(W), kernel, scales)
+    regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
+    beside = features == "both"
+    encoder = replace(encoder, regression=regression, beside=beside)
+    P, whole = split_missing(like(left_out, W))
+    estimates = default_kernel(P) if beside or model.kernel_x is None else model.kernel_x
+    if not beside:
+        return Encoded(encoder, estimates.points(P, "features"), whole, estimates, scales)
+    X, there = split_missing(namespace(W).concat([like(left_out, W), W], axis=1))
+    return Encoded(encoder, X, there, _joint(estimates, kernel, int(P.shape[1]), lags * d), scales)
+
+
+def _joint(first: Kernel, second: Kernel, q: int, p: int) -> Kernel:
+    """Product of a kernel on q columns and one on the p columns after them."""
+    h, g = first.gaussian_bandwidth, second.gaussian_bandwidth
+    if h is None or g is None:
+        return Parts([(range(q), first), (range(q, q + p), second)])
+    both = [np.broadcast_to(np.asarray(b, dtype=float), (k,)) for b, k in ((h, q), (g, p))]
+    return Gaussian(tuple(map(float, np.concatenate(both))))
+
+
+# --- the regression -------------------------------------------------------------------------------
+
+
+def learn_regression(
+    W: Array, d: int, Z: Points, kernel_z: Kernel, rng: object
+) -> tuple[Regressed, Floats]:
+    """Regression of states on windows (n, kd), and its estimates (n, q) left out by blocks."""
+    V = np.asarray(to_numpy(W), dtype=np.float64)
+    seen = np.flatnonzero(~np.isnan(V[:, :d]).all(axis=1))
+    if len(seen) < 2 * TIME_BLOCKS:
+        raise ValueError(
+            f"regression features need at least {2 * TIME_BLOCKS} observations, got {len(seen)}"
+        )
+    V, Y = V[seen], _targets(Z, kernel_z)
+    centre, spread = np.nanmean(V, axis=0), np.nanstd(V, axis=0)
+    middle, unit = Y.mean(axis=0), Y.std(axis=0)
+    spread, unit = np.where(spread > 0.0, spread, 1.0), np.where(unit > 0.0, unit, 1.0)
+    inputs = (filled(V, d, centre) - centre) / spread
+    H = ((Y - middle) / unit)[seen]
+    basis, ridge = _chosen(inputs, H, as_generator(rng))  # type: ignore[arg-type]
+    r, ridges = np.full(len(H), 1.0 / len(H)), np.full(H.shape[1], ridge)
+    coefficients, out = fold_predictions(basis(inputs), H, ridges, r, _blocks(len(H)))
+    left_out = np.full((count(Z), H.shape[1]), np.nan)
+    left_out[seen] = out * unit + middle
+    return Regressed(basis, coefficients, centre, spread, middle, unit, d), left_out
+
+
+def _targets(Z: Points, kernel: Kernel) -> Floats:
+    """Coordinates of states, or leading features of those that are not vectors: (n, q)."""
+    if kernel.is_vector:
+        return np.asarray(to_numpy(Z), dtype=np.float64).reshape(count(Z), -1)
+    features = nystrom(kernel.exact, Z, min(STATE_FEATURES, count(Z)), rng=0).features(Z)
+    return np.asarray(to_numpy(features), dtype=np.float64)
+
+
+def _blocks(n: int) -> Ints:
+    return np.asarray(np.arange(n) * TIME_BLOCKS // n)
+
+
+def _chosen(U: Floats, H: Floats, rng: np.random.Generator) -> tuple[Basis, float]:
+    """Basis and ridge with the least error on blocks of time left out in turn."""
+    order = rng.permutation(len(U))
+    rows = np.linspace(0, len(U) - 1, min(CHOICE_ROWS, len(U))).astype(int)
+    metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
+    median = float(Gaussian.median(U[order[:500]]).bandwidth)  # type: ignore[arg-type]
+    best, found = np.inf, (median, 1.0)
+    for scale in BANDWIDTHS:
+        F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
+        errors, grid = _errors(F, H[rows])
+        if errors.min() < best:
+            best, found = float(errors.min()), (scale * median, float(grid[np.argmin(errors)]))
+    return landmark_basis(U[order[:FINAL_LANDMARKS]], metric, found[0], slope), found[1]
+
+
+def _errors(F: Floats, H: Floats) -> tuple[Floats, Floats]:
+    """Squared errors of every ridge on blocks left out in turn, and the ridges."""
+    block, grid = _blocks(len(F)), ridge_grid(F, size=RIDGE_STEPS)
+    total = np.zeros(len(grid))
+    for b in range(TIME_BLOCKS):
+        out, kept = block == b, block != b
+        path = RidgePath.of(F[kept], H[kept], np.full(int(kept.sum()), 1.0 / kept.sum()))
+        at = F[out] @ path.Q
+        for j, shrink in enumerate(path.filtered(grid[:, None])):
+            total[j] += np.sum(((at * shrink) @ path.cross - H[out]) ** 2)
+    return total, grid
+
+
+def filled(V: Floats, d: int, means: Floats) -> Floats:
+    """Windows (T, kd) without holes: the entry before, else the one after, else the mean."""
+    if not np.isnan(V).any():
+        return V
+    lagged = V.reshape(len(V), -1, d).copy()  # (T, k, d), newest first
+    k = lagged.shape[1]
+    for to, source in [
+        *((j, j + 1) for j in range(k - 2, -1, -1)),
+        *((j, j - 1) for j in range(1, k)),
+    ]:
+        lagged[:, to] = np.where(np.isnan(lagged[:, to]), lagged[:, source], lagged[:, to])
+    flat = lagged.reshape(len(V), -1)
+    return np.asarray(np.where(np.isnan(flat), means, flat))
