@@ -239,9 +239,9 @@ def test_states_that_are_not_vectors_are_regressed_by_features():
     ("options", "words"),
     [
         ({"lags": 0}, "lags must be an integer"),
-        ({"lags": (1.0, -1.0)}, "lags must be positive"),
+        ({"lags": (1.0, -1.0)}, "each lags must be positive"),
         ({"lags": 200}, "no sequence has so many steps"),
-        ({"order": 3}, "order must be 1 or 2"),
+        ({"order": 3}, "order must be one of 1, 2"),
         ({"features": "deep"}, "features must be"),
         ({"order": 2, "kernel_z": kb.Delta()}, "order=2 needs states that are vectors"),
     ],

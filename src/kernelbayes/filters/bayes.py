@@ -46,6 +46,7 @@ from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import PointsLike, count, take
+from kernelbayes.points.numbers import option
 from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element
 
@@ -173,8 +174,7 @@ class KernelBayesFilter(Filter):
         if self.transition not in ("operator", "shift"):
             raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
         _check_initial(self.initial)
-        if self.order not in (1, 2):
-            raise ValueError(f"order must be 1 or 2, got {self.order!r}")
+        option(self.order, "order", (1, 2))
         parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u))
         data = join(parts)
         known = self._read(data.X, data.Z)

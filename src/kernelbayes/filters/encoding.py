@@ -33,6 +33,7 @@ from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, concatenate, count
+from kernelbayes.points.numbers import option
 from kernelbayes.select.regression import Basis, landmark_basis
 
 if TYPE_CHECKING:
@@ -137,9 +138,8 @@ class Encoded:
 
 def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None) -> Encoded:
     """Training observations of a filter whose kernels and states are known, encoded."""
-    lags, features = check_lags(model.lags), model.features
-    if features not in ("raw", "regression", "both"):
-        raise ValueError(f"features must be 'raw', 'regression' or 'both', got {features!r}")
+    lags = check_lags(model.lags)
+    features = option(model.features, "features", ("raw", "regression", "both"))
     if features == "raw" and lags == 1 and np.ndim(model.lags) == 0:
         return Encoded(None, model.X_, known, model.kernel_x_)
     what = f"lags={lags}" if features == "raw" else f"features={features!r}"

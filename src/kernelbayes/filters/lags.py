@@ -34,12 +34,11 @@ from kernelbayes.arrays import (
     namespace,
     to_numpy,
 )
-from kernelbayes.filters.sequences import integer
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
-from kernelbayes.kernels.base import positive
 from kernelbayes.points import Points, PointsLike, concatenate, take
+from kernelbayes.points.numbers import integer, positive_each
 
 Lags = int | Sequence[float]
 # Bandwidth multiples to choose from: of the newest observation as a power of the number of lags
@@ -61,7 +60,7 @@ def check_lags(lags: Lags) -> int:
         )
     if np.ndim(lags) == 0:
         return integer(lags, "lags", 1)  # type: ignore[arg-type]
-    positive(lags, "lags")
+    positive_each(lags, "lags")
     return len(lags)  # type: ignore[arg-type]
 
 
