@@ -48,7 +48,7 @@ WIDENINGS, GROWTHS = (0.0, 0.5), (1.0, 1.25, 1.6)
 # Windows on which they are scored, in so many blocks of time: a choice among six needs no more.
 WINDOW_ROWS, BLOCKS = 600, 4
 # Spread of velocities below this share of the states' spread is rounding: there is none to learn.
-STILL = 1e-9
+AT_REST = 1e-9
 
 
 def check_lags(lags: Lags) -> int:
@@ -59,7 +59,7 @@ def check_lags(lags: Lags) -> int:
             f"{lags!r}"
         )
     if np.ndim(lags) == 0:
-        return integer(lags, "lags", 1)  # type: ignore[arg-type]
+        return integer(lags, "lags", 1)
     positive_each(lags, "lags")
     return len(lags)  # type: ignore[arg-type]
 
@@ -166,7 +166,7 @@ def with_velocity(Z: Points, lengths: Sequence[int], kernel: Kernel) -> tuple[Po
     parts = [_differences(Z[a : a + size, :]) for a, size in zip(starts, lengths, strict=True)]
     V = reduce(concatenate, parts)
     spread, speed = xp.std(Z, axis=0), xp.std(V, axis=0)
-    moving = speed > STILL * spread
+    moving = speed > AT_REST * spread
     scale = xp.where(moving, spread / xp.where(moving, speed, xp.ones_like(speed)), 0.0 * speed)
     d = Z.shape[1]
     return xp.concat([Z, V * scale], axis=1), window_kernel(kernel, d, (1.0, 1.0))
