@@ -45,7 +45,7 @@ Features = Literal["raw", "regression", "both"]
 # takes a second.
 FINAL_LANDMARKS, FIRST_LANDMARKS, CHOICE_ROWS = 600, 300, 1500
 # Bandwidths tried, in medians of the standardised windows: the linear part serves wider ones.
-BANDWIDTHS = (0.5, 1.0, 2.0)
+WINDOW_SCALES = (0.5, 1.0, 2.0)
 # Ridges tried: nine decades, half a decade apart.
 RIDGE_STEPS = 19
 # Blocks of time that are left out in turn: each regression has learned from nine tenths, nearly as
@@ -226,7 +226,7 @@ def _chosen(U: Floats, H: Floats, rng: np.random.Generator) -> tuple[Basis, floa
     metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
     median = float(Gaussian.median(U[order[:500]]).bandwidth)  # type: ignore[arg-type]
     best, found = np.inf, (median, 1.0)
-    for scale in BANDWIDTHS:
+    for scale in WINDOW_SCALES:
         F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
         errors, grid = _errors(F, H[rows])
         if errors.min() < best:
