@@ -328,13 +328,13 @@ def test_thinning_of_strings_and_pairs():
 
 @pytest.mark.parametrize("size", [0, 4])
 def test_bad_sizes(size):
-    with pytest.raises(ValueError, match="m must lie"):
+    with pytest.raises(ValueError, match="m must"):
         kb.thin([0.0, 1.0, 2.0], size, kb.Gaussian(1.0))
 
 
 def test_bad_input():
     mu = kb.embed([0.0, 1.0], kb.Gaussian(1.0))
-    with pytest.raises(ValueError, match="picks"):
+    with pytest.raises(ValueError, match="m must be"):
         kb.herd(mu, 0)
     with pytest.raises(ValueError, match="method must be one of"):
         kb.compress(mu, 2, method="greedy")

@@ -22,11 +22,19 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from kernelbayes.arrays import Array, Rng, as_array, as_generator, is_frame, namespace
+from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, is_frame, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, numeric_values
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    column_names,
+    in_order,
+    numeric_values,
+    option,
+)
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.conditional import Conditional, Ridge, variable
 from kernelbayes.rules.kulsif import kulsif_ridge
@@ -119,27 +127,36 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(
-        self, X: PointsLike, y: PointsLike = None, prior: PriorLike = None, *, Z: PointsLike = None
+        self,
+        X: PointsLike,
+        y: PointsLike = None,
+        prior: PriorLike = None,
+        *,
+        Z: PointsLike = None,
+        copy: bool = True,
     ) -> Self:
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
         ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists. The
         prior is points (m, ...), an embedding, which is embedded again if its kernel is another, a
         scipy.stats distribution or a list of them, one per column of Z (1000 draws from it, by
-        ``rng``), or None for the training marginal.
+        ``rng``), or None for the training marginal. Without a ``copy``, who changes the arrays
+        later changes what was learned.
         """
         self._check_options()
+        names = column_names(X)
         X, Z = self._check_pairs(X, y if Z is None else Z)
         generator = as_generator(self.rng)
-        observed = variable(X, self.kernel_x, "X", self.rank, generator)
-        hidden = variable(Z, self.kernel_z, "Z", self.rank, generator)
+        observed = variable(X, self.kernel_x, "X", self.rank, generator, copy)
+        observed = replace(observed, names=names)
+        hidden = variable(Z, self.kernel_z, "Z", self.rank, generator, copy)
         self.kernel_x_, self.kernel_z_ = observed.kernel, hidden.kernel
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
         # An automatic ridge is set when a prior first needs it.
         eta = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
         self.likelihood_ = Conditional(hidden, observed, eta)
-        self.values_ = numeric_values(Z)
+        self.values_ = numeric_values(hidden.points)
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         self.prior_ridge_: float | None = None
         self.ridge_: float | None = None
@@ -196,7 +213,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Choose what is still open, and turn the likelihood round under the prior."""
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
         prior = drawn(prior, self.rng)
-        element, ratio = prior_under(prior, self.kernel_z_, hidden.points), None
+        element, ratio = prior_under(prior, hidden), None
         if element is not None:
             if self.method == "importance" and self.ratio != "kulsif":
                 ratio = density_ratio(element, hidden.points, self.kernel_z_, self.ratio,
@@ -233,14 +250,13 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> None:
         for name in ("prior_ridge", "ridge"):
-            if getattr(self, name) != "loo":
+            if not (isinstance(getattr(self, name), str) and getattr(self, name) == "loo"):
                 check_ridge(getattr(self, name))
         for name, allowed in OPTIONS.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
-        for kernel in (self.kernel_x, self.kernel_z):
-            if not isinstance(kernel, Kernel | None):
-                raise TypeError(f"a kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
+            option(getattr(self, name), name, allowed)
+        for name in ("kernel_x", "kernel_z"):
+            if getattr(self, name) is not None:
+                as_kernel(getattr(self, name), name)
 
     def _check_pairs(self, X: PointsLike, Z: PointsLike) -> tuple[PointsLike, PointsLike]:
         """Check tables of numbers as scikit-learn does; kernels check everything else."""
@@ -249,15 +265,25 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not _is_table(X):
             return X, Z
         if not is_frame(X) and not scipy.sparse.issparse(X):
-            X = np.asarray(X)
+            X = as_array(X)
             X = X[:, None] if X.ndim == 1 else X
         X = validate_data(self, X, dtype=[np.float64, np.float32])
+        Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
         if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
             checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
             Z = Z if is_frame(Z) and checked.ndim == 2 else checked
         return X, Z
 
+    def score(self, X: PointsLike, y: PointsLike, sample_weight: Array | None = None) -> float:
+        """R^2 of :meth:`predict`, the columns of y in the order of training."""
+        hidden = self.likelihood_.inputs
+        y = as_floats(in_order(y, hidden.names, "Z", by_name=hidden.kernel.by_name), "Z")
+        return float(super().score(X, y, sample_weight))
+
     def _check_queries(self, X: PointsLike) -> Points:
+        observed = self.likelihood_.outputs
+        X = in_order(X, observed.names, by_name=observed.kernel.by_name)
+        X = as_array(X) if isinstance(X, np.ndarray) else X
         if _is_table(X) and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
             if getattr(self, "n_features_in_", 1) > 1:
                 raise ValueError(

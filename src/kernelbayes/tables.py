@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from typing import Any
 
 Row = dict[str, Any]
@@ -33,6 +34,20 @@ class Table(list[Row]):
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
         return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def distinct(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """Names that differ from each other and from those taken; one that does not gets a number.
+
+    >>> distinct(["a", "b", "a"], taken=["b"])
+    ['a', 'b_2', 'a_2']
+    """
+    used, found = set(taken), []
+    for name in names:
+        free = (new for new in chain([name], (f"{name}_{k}" for k in count(2))) if new not in used)
+        found.append(next(free))
+        used.add(found[-1])
+    return found
 
 
 def as_frame(rows: Iterable[Row] | Mapping[str, Any], **options: Any) -> Any:

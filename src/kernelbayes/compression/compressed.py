@@ -26,7 +26,8 @@ from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.points import Points, PointsLike, count, in_order, integer, option, take
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = get_args(Method)
@@ -130,8 +131,8 @@ def compress(
     >>> found.points.shape, found.error < 0.02
     ((50, 1), True)
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    m = integer(m, "m")
+    option(method, "method", METHODS)
     task = problem(mu, candidates, rows, m)
     names = getattr(mu, "names", None)
     if anywhere or (candidates is None and isinstance(mu, GaussianEmbedding)):
@@ -165,6 +166,7 @@ def herd(mu: MeanElement, m: int, candidates: PointsLike | None = None) -> Point
     >>> herd(embed([0.0, 1.0, 2.0], Gaussian(0.5)), 3)[:, 0]
     array([1., 0., 2.])
     """
+    m = integer(m, "m")
     if isinstance(mu, Batch):
         herds = [herd(member, m, candidates) for member in mu]
         return namespace(*herds).stack(herds, axis=0)
@@ -190,9 +192,10 @@ def thin(points: PointsLike, m: int, kernel: Kernel, *, sweeps: int = 10) -> Poi
     >>> round(float(mmd(embed(X, k), embed(few, k))), 3), round(1 / 30**0.5, 3)
     (0.014, 0.183)
     """
-    points = kernel.points(points, "points")
+    m, sweeps = integer(m, "m"), integer(sweeps, "sweeps", 0)
+    points = as_kernel(kernel).points(points, "points")
     n = count(points)
-    if not 1 <= m <= n:
+    if m > n:
         raise ValueError(f"m must lie between 1 and the number of points {n}, got {m}")
     if m == n:
         return points
@@ -266,10 +269,11 @@ def problem(
         raise TypeError("one embedding at a time: [compress(mu, m) for mu in batch]")
     if not isinstance(mu, MeanElement):
         raise TypeError(f"one embedding is needed, got {type(mu).__name__}; use embed(...)")
-    if m < 1:
-        raise ValueError(f"the number of picks must be at least 1, got {m}")
     own = None
     if candidates is not None:
+        candidates = in_order(
+            candidates, getattr(mu, "names", None), "candidates", by_name=mu.kernel.by_name
+        )
         points = mu.kernel.points(candidates, "candidates")
     elif isinstance(mu, Embedding):
         points, own = mu.points, as_doubles(mu.weights)
@@ -299,8 +303,7 @@ def problem(
 
 def copies(weights: Floats, n: int) -> Ints:
     """Positions (n,), each repeated in proportion to its weight."""
-    if n < 1:
-        raise ValueError(f"the number of copies must be at least 1, got {n}")
+    n = integer(n, "the number of copies")
     shares = n * weights.astype(np.float64)
     counts = np.floor(shares + 1e-9).astype(np.int64)
     order = np.argsort(counts - shares, kind="stable")

@@ -21,7 +21,7 @@ from kernelbayes.arrays import (
 from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram
-from kernelbayes.points import take
+from kernelbayes.points import integer, number, option, take
 
 
 class Resampled(NamedTuple):
@@ -86,22 +86,19 @@ def resample(
         raise TypeError(
             f"resample takes one Embedding, got {type(mu).__name__}; take a batch's members in turn"
         )
-    if not threshold >= 0:
+    if not number(threshold, "threshold") >= 0:
         raise ValueError(f"threshold must be a share of the number of points, got {threshold!r}")
-    m = len(mu) if m is None else m
-    if m < 1 or (picks is not None and picks < 1):
-        raise ValueError(f"m and picks must be at least 1, got {m} and {picks}")
+    m = len(mu) if m is None else integer(m, "m")
+    picks = None if picks is None else integer(picks, "picks")
     if to_float(mu.ess) >= threshold * len(mu):
         return Resampled(mu, False, 0.0, None)
+    option(method, "method", (*METHODS, "multinomial"))
     task = problem(mu, None, rows, m)
     if method == "multinomial":
         indices = _multinomial(to_numpy(mu.weights), m, as_generator(rng))
-    elif method in METHODS:
+    else:
         found, w, _ = task.pick(min(m, picks or m), method)
         indices = found[copies(w, m)]
-    else:
-        names = ", ".join(METHODS)
-        raise ValueError(f"method must be one of {names} or multinomial, got {method!r}")
     weights = like(np.full(m, 1.0 / m), mu.weights)
     new = Embedding(take(mu.points, indices), weights, mu.kernel, mu.names)
     return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)

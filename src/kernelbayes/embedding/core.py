@@ -18,10 +18,10 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Bools, Ints, as_floats, epsilon, like, namespace, to_float
 from kernelbayes.embedding.decoding import Decoding
-from kernelbayes.embedding.mean import MeanElement, Weighted, check_same_kernel
+from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import same_value
-from kernelbayes.points import PointsLike, column_names, concatenate, count, take
+from kernelbayes.kernels.base import as_kernel, same_value
+from kernelbayes.points import PointsLike, column_names, concatenate, count, own, take
 from kernelbayes.sums import widened
 
 Index = int | slice | Sequence[int] | Ints | Bools
@@ -54,8 +54,8 @@ class Embedding(Decoding):
     def __add__(self, other: Embedding) -> Embedding:
         if not isinstance(other, Embedding):
             return NotImplemented
-        check_same_kernel(self, other)
-        if other.points is self.points:
+        other = same_space(self, other)
+        if same_value(other.points, self.points):
             return self._reweighted(self.weights + other.weights)
         weights = namespace(self.weights, other.weights).concat([self.weights, other.weights])
         points = concatenate(self.points, other.points)
@@ -97,13 +97,15 @@ class Batch(Decoding):
     def __add__(self, other: Weighted) -> Batch:
         if not isinstance(other, Weighted):
             return NotImplemented
-        check_same_kernel(self, other)
+        other = same_space(self, other)
         if not same_value(other.points, self.points):
             raise ValueError("batches are added over common points; these have points of their own")
         return self._reweighted(self.weights + other.weights)
 
 
-def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> Any:
+def embed(
+    points: PointsLike, kernel: Kernel, weights: Array | None = None, *, copy: bool = True
+) -> Any:
     """Mean embedding of a sample.
 
     Parameters
@@ -114,6 +116,9 @@ def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> A
     weights : array (n,) or (m, n), optional
         Equal weights 1/n if not given; may be negative and need not sum to one. A matrix makes a
         :class:`Batch` of m embeddings over the same points.
+    copy : bool
+        Whether the embedding gets arrays of its own. Without a copy, who changes the given arrays
+        changes the embedding.
 
     Returns
     -------
@@ -125,10 +130,9 @@ def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> A
     >>> embed([0.0, 1.0, 2.0], Gaussian(1.0))
     Embedding(3 points, mass 1, Gaussian(bandwidth=1.0))
     """
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel must be a Kernel, e.g. Gaussian(1.0), got {kernel!r}")
-    names = column_names(points)
-    points = kernel.points(points, "points")
+    names, given, given_weights = column_names(points), points, weights
+    points = as_kernel(kernel).points(points, "points")
+    points = own(points, given) if copy else points
     n = count(points)
     template = kernel.diag(take(points, slice(0, 1)))  # the kind and precision of kernel values
     if weights is None:
@@ -139,6 +143,7 @@ def embed(points: PointsLike, kernel: Kernel, weights: Array | None = None) -> A
         same = is_array_api_obj(weights) and type(weights) is type(template)
         if not same or weights.dtype != template.dtype:
             weights = like(weights, template)
+        weights = own(weights, given_weights) if copy else weights
     shape = tuple(weights.shape)
     if len(shape) not in (1, 2) or shape[-1] != n or 0 in shape:
         wanted = f"({n},), one per point, or (m, {n}) for a batch"
@@ -170,13 +175,13 @@ def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
     >>> float(mmd2(embed([0.0, 2.0], Linear()), embed([4.0], Linear())))
     9.0
     """
-    check_same_kernel(mu, nu)
+    nu = same_space(mu, nu)
     if unbiased:
         if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
             raise TypeError("the unbiased estimate is for two Embeddings of samples")
         return mu._narrow(_off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu._inner(nu))
     if isinstance(mu, Embedding) and isinstance(nu, Embedding):
-        if mu.points is nu.points:  # subtract before squaring: no cancellation
+        if same_value(mu.points, nu.points):  # subtract before squaring: no cancellation
             return mu._narrow((mu - nu)._squared_norm())
         if mu.kernel.finite:
             apart = widened(mu.features) - widened(nu.features)

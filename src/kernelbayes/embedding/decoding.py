@@ -112,7 +112,7 @@ class Decoding(Weighted):
 
     def cdf(self, x: PointsLike, valid: Validity = True) -> Array:
         """Distribution function at points x (k, d), shape (k,); "rearranged" is for scalars."""
-        return self._sum(regions.cdf, validity(valid), x)
+        return self._sum(regions.cdf, validity(valid), self._in_order(x))
 
     def quantile(self, q: float | Sequence[float] | Array, valid: Validity = True) -> Array:
         """Quantiles of each coordinate at levels q, shape (len(q), d).
@@ -168,13 +168,13 @@ class Decoding(Weighted):
         >>> embed([0.0, 1.0], Gaussian(1.0)).density([0.5], bandwidth=0.5).round(3)
         array([0.484])
         """
-        return self._sum(density.density, validity(valid), X, bandwidth)
+        return self._sum(density.density, validity(valid), self._in_order(X), bandwidth)
 
     def log_density(
         self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True
     ) -> Array:
         """Log density at points X (k, d), shape (k,): finite where :meth:`density` underflows."""
-        return self._ask(density.log_density, validity(valid), X, bandwidth)
+        return self._ask(density.log_density, validity(valid), self._in_order(X), bandwidth)
 
     def mode(self, starts: int = 5, bandwidth: Bandwidth = None, by: Height = "density") -> Points:
         """Most probable point, shape (d,).
@@ -231,7 +231,7 @@ class Decoding(Weighted):
         >>> embed([0.0, 0.2, 1.0], Matern(2.0, nu=2.5)).preimage().round(2)
         array([0.38])
         """
-        return preimage.preimage(self, candidates)
+        return preimage.preimage(self, self._in_order(candidates))
 
     def mixture(
         self, components: int, rng: Rng = None, covariance: Covariance = "full", starts: int = 4

@@ -14,7 +14,7 @@ from kernelbayes.arrays import Array, Rng, as_generator, to_numpy
 from kernelbayes.embedding.density import sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.points import Points
-from kernelbayes.tables import Table, as_frame
+from kernelbayes.tables import Table, as_frame, distinct
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding
@@ -40,7 +40,10 @@ def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> 
     members = [mu] if mu._single else list(mu)
     draw = [sample(member, draws, generator, "iid", bandwidth) for member in members]
     drawn = [named_columns(points, mu.names) for points in draw]
-    posterior = {name: np.stack([c[name] for c in drawn], axis=1)[None] for name in drawn[0]}
+    names = dict(zip(drawn[0], distinct(drawn[0], taken=("chain", "draw")), strict=True))
+    posterior = {
+        new: np.stack([c[name] for c in drawn], axis=1)[None] for name, new in names.items()
+    }
     if mu._single:
         posterior = {name: column[:, :, 0] for name, column in posterior.items()}
     if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before ArviZ 1.0
@@ -65,18 +68,19 @@ def summary(mu: Decoding, level: float) -> Table:
 
 def coordinate_names(names: tuple[str, ...] | None, d: int) -> tuple[str, ...]:
     """Names of d coordinates: those of the points' frame, or x0, x1, ..."""
-    return names if names and len(names) == d else tuple(f"x{j}" for j in range(d))
+    return tuple(distinct(names)) if names and len(names) == d else tuple(f"x{j}" for j in range(d))
 
 
 def named_columns(points: Points, names: tuple[str, ...] | None) -> dict[str, npt.NDArray[Any]]:
     """Columns (n,) of points by name: of a mapping, of vectors, or one column "point"."""
     if isinstance(points, Mapping):
         parts = [named_columns(value, None) for value in points.values()]
-        return {
-            str(key) if len(part) == 1 else f"{key}_{name}": column
+        found = [
+            (str(key) if len(part) == 1 else f"{key}_{name}", column)
             for key, part in zip(points, parts, strict=True)
             for name, column in part.items()
-        }
+        ]
+        return dict(zip(distinct(n for n, _ in found), (c for _, c in found), strict=True))
     if not is_array_api_obj(points):
         return {"point": np.asarray(points, dtype=object)}
     array = to_numpy(points)

@@ -12,7 +12,7 @@ from kernelbayes.embedding.mean import MeanElement
 from kernelbayes.gram.lapack import cholesky, eigenvalues
 from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike
+from kernelbayes.points import PointsLike, own
 from kernelbayes.sums import narrowed, widened
 
 
@@ -54,8 +54,8 @@ class GaussianEmbedding(MeanElement):
             raise ValueError("cov must be symmetric")
         if scale > 0 and to_float(xp.min(eigenvalues(cov))) < -1e-6 * scale:
             raise ValueError("cov must be positive semi-definite; it has a negative eigenvalue")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "cov", cov)
+        object.__setattr__(self, "mean", own(mean, self.mean))
+        object.__setattr__(self, "cov", own(cov, self.cov))
         self.kernel(mean[None, :])  # a bandwidth per dimension must fit the mean
 
     @property

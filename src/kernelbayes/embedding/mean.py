@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
+from array_api_compat import is_torch_array
 
 from kernelbayes.arrays import (
     Array,
@@ -28,8 +30,19 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, sum_over_rows, take
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    count,
+    finite,
+    in_order,
+    points_in_order,
+    sum_over_rows,
+    take,
+)
 from kernelbayes.sums import narrowed, total, weighted_sum, widened
+
+T = TypeVar("T", bound="MeanElement")
 
 Kind = Literal["projected", "rearranged", "clipped", "raw"]
 Validity = bool | Kind
@@ -62,8 +75,7 @@ class MeanElement(ABC):
         A number for two embeddings; (m,) for a batch and an embedding; the (m, m') matrix of all
         pairs for two batches.
         """
-        check_same_kernel(self, other)
-        return self._narrow(self._inner(other))
+        return self._narrow(self._inner(same_space(self, other)))
 
     def norm(self) -> Array:
         """RKHS norm."""
@@ -166,7 +178,7 @@ class Weighted(MeanElement):
 
         Works in row blocks: the Gram matrix between X and the points is never held whole.
         """
-        X = self.kernel.points(X)
+        X = self.kernel.points(self._in_order(X))
         self.kernel.check_pair(X, self.points)
         k, xp = self.kernel, namespace(self.weights)
         over = self.features if k.finite else self.weights
@@ -209,14 +221,15 @@ class Weighted(MeanElement):
     def __mul__(self, factor: float) -> Self:
         if isinstance(factor, MeanElement | Kernel):
             return NotImplemented
-        if not np.all(np.isfinite(to_numpy(factor))):
-            raise ValueError(f"an embedding is multiplied by finite numbers, got {factor!r}")
-        return self._reweighted(self.weights * factor)
+        value = finite(factor, "the factor of an embedding")
+        return self._reweighted(self.weights * (factor if is_torch_array(factor) else value))
 
     def __rmul__(self, factor: float) -> Self:
         return self * factor
 
     def __truediv__(self, divisor: float) -> Self:
+        if finite(divisor, "the divisor of an embedding") == 0.0:
+            raise ValueError("an embedding cannot be divided by zero")
         return self * (1.0 / divisor)
 
     def __neg__(self) -> Self:
@@ -233,6 +246,10 @@ class Weighted(MeanElement):
     def vectors(self) -> Array:
         """Points (n, d), for questions that need vectors."""
         return vectors(self.points)
+
+    def _in_order(self, X: PointsLike) -> PointsLike:
+        """X as given, a frame or mapping with its columns in the order of the points."""
+        return in_order(X, self.names, by_name=self.kernel.by_name)
 
     @property
     def _single(self) -> bool:
@@ -277,8 +294,8 @@ def vectors(points: Points) -> Array:
         raise TypeError(told) from error
 
 
-def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
-    """Raise unless both are embeddings of one RKHS."""
+def same_space(mu: MeanElement, nu: T) -> T:
+    """Return nu, its columns in the order of those of mu; raise unless both are of one RKHS."""
     if not isinstance(mu, MeanElement) or not isinstance(nu, MeanElement):
         other = nu if isinstance(mu, MeanElement) else mu
         raise TypeError(f"an embedding is needed, got {type(other).__name__}; use embed(...)")
@@ -287,3 +304,10 @@ def check_same_kernel(mu: MeanElement, nu: MeanElement) -> None:
             f"embeddings of different kernels do not live in one space: {mu.kernel!r} and "
             f"{nu.kernel!r}; embed both with the same kernel"
         )
+    expected, names = getattr(mu, "names", None), getattr(nu, "names", None)
+    if not isinstance(nu, Weighted) or names == expected or isinstance(nu.points, Mapping):
+        return nu
+    if names is None or expected is None or len(names) == len(expected) == 1:  # labels
+        return nu
+    points = points_in_order(nu.points, names, expected, "the second embedding")
+    return replace(nu, points=points, names=expected)

@@ -47,7 +47,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import PointsLike, count, take
 from kernelbayes.points.numbers import option
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
 from kernelbayes.rules.prior import BayesMethod, prior_element
 
 Ridge = float | Literal["loo"]
@@ -254,7 +254,9 @@ class KernelBayesFilter(Filter):
         else:
             if isinstance(initial, Embedding) and initial.kernel != self.kernel_z_:
                 initial = embed(initial.points, self.kernel_z_, initial.weights)
-            element: MeanElement = prior_element(initial, self.kernel_z_, self.Z_)
+            element: MeanElement = prior_element(
+                initial, Variable(self.Z_, self.kernel_z_, self.names_z_)
+            )
             states = ConditionalEmbedding(self.kernel_z_, self.kernel_z_, self.prior_ridge_)
             weights = states.fit(self.Z_, self.Z_).apply(element)
         result = normalised(weights)

@@ -29,6 +29,7 @@ from kernelbayes.gram.lapack import (
     solve,
     solve_triangular,
 )
+from kernelbayes.points import positive
 
 if TYPE_CHECKING:
     from kernelbayes.gram.factored import Factored
@@ -263,10 +264,7 @@ def check_ridge(ridge: float) -> float:
     """Return the ridge as a positive finite float."""
     if isinstance(ridge, str):
         raise ValueError(f"a ridge is a positive number or 'loo', got {ridge!r}")
-    value = float(ridge)
-    if not (math.isfinite(value) and value > 0.0):
-        raise ValueError(f"a ridge must be positive and finite, got {ridge!r}")
-    return value
+    return positive(ridge, "a ridge")
 
 
 def same_kind(template: Array, B: Array) -> Array:

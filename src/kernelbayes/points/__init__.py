@@ -14,6 +14,7 @@ from kernelbayes.points.names import (
     named_row,
     order_of,
     points_in_order,
+    query,
     row_in_order,
 )
 from kernelbayes.points.numbers import (
@@ -61,6 +62,7 @@ __all__ = [
     "points_in_order",
     "positive",
     "positive_each",
+    "query",
     "row_in_order",
     "share",
     "sum_over_rows",

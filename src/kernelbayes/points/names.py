@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import as_array, frame_kind
 from kernelbayes.points.samples import Points, PointsLike, take_columns
@@ -87,6 +88,8 @@ def points_in_order(points: Points, names: Names, expected: Names, name: str) ->
     order = order_of(names, expected, name)
     if order is None or isinstance(points, Mapping):
         return points
+    if len(order) != points.shape[1]:
+        raise ValueError(f"{name} has parts of several columns; give them in one order")
     return take_columns(points, order)
 
 
@@ -109,6 +112,27 @@ def named_row(x: PointsLike, expected: Names) -> dict[str, Any] | None:
     if not same and len(labels) == len(expected) > 1 and isinstance(x.index[0], str):
         order_of(labels, expected, "the observation")
     return dict(zip(labels, x.tolist(), strict=True)) if same else None
+
+
+def query(
+    X: PointsLike, training: Points, names: Names, name: str = "X_new", *, by_name: bool = False
+) -> tuple[PointsLike, bool]:
+    """Put what is asked about in the order of training, and say whether it is a single point.
+
+    One point is given by name, or is a number, a string or an array of one point's shape.
+    """
+    row = None if frame_kind(X) == "DataFrame" else named_row(X, names)
+    if row is not None:
+        row = in_order(row, names, name, by_name=by_name)
+        return {key: [value] for key, value in row.items()}, True
+    if isinstance(X, str):
+        return [X], True
+    if isinstance(X, Mapping) or frame_kind(X) == "DataFrame" or not is_array_api_obj(training):
+        return in_order(X, names, name, by_name=by_name), False
+    array, point = as_array(X, name), tuple(training.shape[1:])
+    shape = tuple(array.shape)
+    single = shape == () or (shape == point and point != (1,) and len(point) > 0)
+    return (array[None], True) if single else (X, False)
 
 
 def row_in_order(x: PointsLike, expected: Names, *, by_name: bool = False) -> PointsLike:

@@ -35,7 +35,7 @@ embedding again, so rules compose.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Parts
-from kernelbayes.points import Points, take
+from kernelbayes.points import Points, option, take
 from kernelbayes.rules.conditional import (
     Conditional,
     ConditionalEmbedding,
@@ -62,6 +62,7 @@ from kernelbayes.rules.prior import (
 from kernelbayes.rules.ratio import DensityRatio
 
 Form = Literal["a", "b"]
+FORMS = get_args(Form)
 
 
 def sum_rule(
@@ -88,10 +89,10 @@ def sum_rule(
     >>> mu([0, 1]).round(3)
     array([0.25, 0.75])
     """
-    _check_form(form)
+    option(form, "form", FORMS)
     cond = as_conditional(cme)
     b = cond.outputs
-    gamma = cond.apply(prior_element(prior, cond.inputs.kernel, cond.inputs.points))
+    gamma = cond.apply(prior_element(prior, cond.inputs))
     return Embedding(b.points, gamma, b.kernel if form == "a" else b.kernel * b.kernel, b.names)
 
 
@@ -140,10 +141,10 @@ def chain_rule(
 
     The points of the result are {"x": A, "z": B}.
     """
-    _check_form(form)
+    option(form, "form", FORMS)
     cond = as_conditional(cme)
     A, B = cond.inputs, cond.outputs
-    element = prior_element(prior, A.kernel, A.points)
+    element = prior_element(prior, A)
     kernel = Parts({"x": A.kernel, "z": B.kernel})
     if form == "b":
         if cond.lift is not None:
@@ -195,17 +196,16 @@ def bayes_rule(
     prior's mass is not covered by the training sample (categories never seen, points far from any
     training point): the rule can only drop it.
     """
-    _check_form(form)
-    if method not in ("importance", "original"):
-        raise ValueError(f"method must be 'importance' or 'original', got {method!r}")
+    option(form, "form", FORMS)
+    option(method, "method", get_args(BayesMethod))
     cond = as_conditional(cme)
     if cond.lift is not None:
         raise ValueError("Bayes' rule needs pairs; this conditional embedding came from form 'a'")
     A, B = cond.inputs, cond.outputs
-    element = None if prior is None else prior_element(prior, A.kernel, A.points)
+    element = None if prior is None else prior_element(prior, A)
     gamma = prior_weights(cond, element, ratio)
     weights = usable_weights(gamma, method)
-    if ridge == "loo":
+    if isinstance(ridge, str) and ridge == "loo":
         ridge = choose_ridge(B, A, weights, method)
     rule, _ = turned(cond, weights, method, check_ridge(ridge))
     if form == "b" or element is None:
@@ -290,9 +290,3 @@ def _own_points(prior: MeanElement) -> Embedding:
 def _transport(cond: Conditional, prior: Embedding) -> Array:
     """Lambda (n, m) = (G_A + n eta I)^-1 K_AU diag(alpha): each prior point spread over pairs."""
     return cond.spread(prior.points) * prior.weights[None, :]
-
-
-def _check_form(form: str) -> None:
-    """Refuse a form other than "a" and "b"."""
-    if form not in ("a", "b"):
-        raise ValueError(f"form must be 'a' or 'b', got {form!r}")

@@ -20,16 +20,27 @@ from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import device, is_array_api_obj
+from array_api_compat import device
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, Ints, Rng, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gram import Diagnostics, Factored, Gram, Solver, check_ridge
+from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, as_fine_as, column_names, count, take
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    as_fine_as,
+    column_names,
+    count,
+    own,
+    query,
+    take,
+)
+from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import nearest_similarity, similarity
 
 Ridge = float | Literal["loo"]
@@ -53,6 +64,10 @@ class Variable:
         """Number of points."""
         return count(self.points)
 
+    def query(self, X: PointsLike) -> tuple[PointsLike, bool]:
+        """Values of the variable as a user asks for them, and whether it is only one."""
+        return query(X, self.points, self.names, by_name=self.kernel.by_name)
+
     def exact(self, keep: Ints) -> Floats:
         """Exact finite features (m, r) of some of the points, as NumPy doubles."""
         return np.asarray(Gram.of(self.kernel, take(self.points, keep), double=True).factor)
@@ -65,54 +80,24 @@ class Variable:
 
 
 def variable(
-    X: PointsLike, kernel: Kernel | None, name: str, rank: int | None = None, rng: Rng = None
+    X: PointsLike,
+    kernel: Kernel | None,
+    name: str,
+    rank: int | None = None,
+    rng: Rng = None,
+    copy: bool = True,
 ) -> Variable:
     """Variable of a sample as a user gives it, under the default kernel unless one is given.
 
     With a rank, it has Nystrom features unless the kernel has finite features already.
     """
-    kernel = default_kernel(X, name) if kernel is None else kernel
+    kernel = (
+        default_kernel(X, name) if kernel is None else as_kernel(kernel, f"the kernel on {name}")
+    )
     if rank is not None and not kernel.finite:
         kernel = nystrom(kernel, X, rank, rng=rng)
-    return Variable(kernel.points(X, name), kernel, column_names(X))
-
-
-@dataclass(frozen=True)
-class PosteriorDiagnostics:
-    """How far an embedding made by a rule can be trusted; one entry per conditioning point.
-
-    Attributes
-    ----------
-    mass, ess, negative : array (m,)
-        Sum of the weights, near 1 where the sample says much and near 0 far from it; effective
-        sample size; share of negative weight, sum of |w_i| over w_i < 0 relative to all |w_i|.
-    support : array (m,)
-        Similarity k(x, x_i) / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
-        landmark): 1 on a training point, 0 where nothing like x was seen.
-    solver : gram.Diagnostics
-        Of the factorisation, with ``condition`` (estimated condition number of the regularised
-        matrix) and ``rescues`` (how often the ridge had to be raised).
-    """
-
-    embedding: Batch | Embedding
-    support: Array
-    solver: Diagnostics
-
-    def __repr__(self) -> str:
-        """Say all but the embedding and the solver."""
-        names = ("mass", "ess", "negative", "support", "condition", "rescues")
-        return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
-
-    mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
-    ess = property(lambda self: self.embedding.ess, doc="Effective sample size.")
-    negative = property(lambda self: self.embedding.negative, doc="Share of negative weight.")
-    condition = property(lambda self: self.solver.condition, doc="Condition number, about.")
-    rescues = property(lambda self: self.solver.rescues, doc="How often the ridge was raised.")
-
-    def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
-        """Return the diagnostics of one conditioning point, or of a slice of them."""
-        assert isinstance(self.embedding, Batch)
-        return PosteriorDiagnostics(self.embedding[index], self.support[index], self.solver)
+    points = kernel.points(X, name)
+    return Variable(own(points, X) if copy else points, kernel, column_names(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,13 +157,12 @@ class Conditional:
         be learned with a Gaussian kernel and the mean read out with a linear one).
         """
         inputs, outputs = self.inputs, self.outputs
-        single = _is_single(X_new, inputs.points)
-        if single:
-            X_new = as_array(X_new)[None] if is_array_api_obj(as_array(X_new)) else [X_new]
+        X_new, single = inputs.query(X_new)
         points = inputs.kernel.points(X_new, "X_new")
         inputs.kernel.check_pair(points, inputs.points)
         weights, support = self._weights(points)
-        batch = Batch(outputs.points, weights, kernel or outputs.kernel, outputs.names)
+        kernel = outputs.kernel if kernel is None else as_kernel(kernel)
+        batch = Batch(outputs.points, weights, kernel, outputs.names)
         diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics)
         batch = replace(batch, diagnostics=diagnostics)
         return batch[0] if single else batch
@@ -268,11 +252,15 @@ class ConditionalEmbedding:
     ridge: Ridge = "loo"
     _fitted: Conditional | None = field(default=None, init=False, repr=False)
 
-    def fit(self, X: PointsLike, Z: PointsLike) -> Self:
-        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...)."""
-        if self.ridge != "loo":
+    def fit(self, X: PointsLike, Z: PointsLike, *, copy: bool = True) -> Self:
+        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...).
+
+        Without a ``copy``, who changes the arrays later changes what was learned.
+        """
+        if not isinstance(self.ridge, str) or self.ridge != "loo":
             check_ridge(self.ridge)
-        inputs, outputs = variable(X, self.kernel_x, "X"), variable(Z, self.kernel_z, "Z")
+        inputs = variable(X, self.kernel_x, "X", copy=copy)
+        outputs = variable(Z, self.kernel_z, "Z", copy=copy)
         if inputs.n != outputs.n:
             raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
         inputs = replace(inputs, points=as_fine_as(outputs.points, inputs.points))
@@ -320,14 +308,11 @@ class ConditionalEmbedding:
 
 def as_conditional(cme: ConditionalEmbedding | Conditional) -> Conditional:
     """Return the value that a rule works on, which a fitted estimator holds."""
-    return cme if isinstance(cme, Conditional) else cme.conditional_
-
-
-def _is_single(X_new: PointsLike, training: Points) -> bool:
-    """Whether X_new is one point: a scalar, a string, or an array of one point's shape."""
-    if isinstance(X_new, str) or not is_array_api_obj(training):
-        return isinstance(X_new, str)
-    if is_frame(X_new) or isinstance(X_new, dict):
-        return False
-    shape, point = tuple(as_array(X_new).shape), tuple(training.shape[1:])
-    return shape == () or (shape == point and point != (1,) and len(point) > 0)
+    if isinstance(cme, ConditionalEmbedding):
+        return cme.conditional_
+    if not isinstance(cme, Conditional):
+        raise TypeError(
+            f"a conditional embedding is needed, got {type(cme).__name__}; fit one with "
+            "ConditionalEmbedding().fit(X, Z)"
+        )
+    return cme

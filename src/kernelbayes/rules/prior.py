@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +22,8 @@ from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike
-from kernelbayes.rules.conditional import Conditional
+from kernelbayes.points import Points, PointsLike, in_order, own, points_in_order
+from kernelbayes.rules.conditional import Conditional, Variable
 from kernelbayes.rules.ratio import DensityRatio
 
 BayesMethod = Literal["importance", "original"]
@@ -37,18 +38,25 @@ COVERED = 0.8
 DISTRIBUTION_DRAWS = 1000
 
 
-def prior_element(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement:
-    """Prior as an embedding of the given kernel: None is the training marginal."""
+def prior_element(prior: PriorLike, on: Variable) -> MeanElement:
+    """Prior as an embedding over a variable, with its kernel: None is the training marginal."""
+    kernel = on.kernel
+    if prior is None:
+        return Embedding(on.points, on.uniform, kernel, on.names)
     if not isinstance(prior, MeanElement):
-        points = training if prior is None else _prior_points(prior, kernel)
-        kernel.check_pair(points, training)
-        sample: Embedding = embed(points, kernel)
-        return sample
+        points = _prior_points(in_order(prior, on.names, "prior", by_name=kernel.by_name), kernel)
+        kernel.check_pair(points, on.points)
+        sample: Embedding = embed(points, kernel, copy=False)
+        return replace(sample, points=own(points, prior), names=on.names)
     if prior.kernel != kernel:
         raise ValueError(
             f"the prior is embedded with {prior.kernel!r}, but the rule needs {kernel!r}; embed "
             "the prior's points with the kernel of the conditional embedding"
         )
+    if isinstance(prior, Embedding):
+        points = points_in_order(prior.points, prior.names, on.names, "prior")
+        kernel.check_pair(points, on.points)
+        return prior if points is prior.points else replace(prior, points=points, names=on.names)
     return prior
 
 
@@ -64,12 +72,11 @@ def drawn(prior: PriorLike, rng: Rng) -> PriorLike:
     return draws[0]
 
 
-def prior_under(prior: PriorLike, kernel: Kernel, training: Points) -> MeanElement | None:
-    """Prior embedded with a kernel, again if it came with another one; None stays None."""
+def prior_under(prior: PriorLike, on: Variable) -> MeanElement | None:
+    """Prior embedded with the variable's kernel, again if it came with another; None stays None."""
     if prior is None:
         return None
-    element = reembed(prior, kernel) if isinstance(prior, MeanElement) else prior
-    return prior_element(element, kernel, training)
+    return prior_element(reembed(prior, on.kernel) if isinstance(prior, MeanElement) else prior, on)
 
 
 def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
@@ -78,9 +85,10 @@ def reembed(prior: MeanElement, kernel: Kernel) -> MeanElement:
         if kernel.gaussian_bandwidth is None:
             raise TypeError("a prior in closed form needs kernel_z to be Gaussian, full rank")
         return GaussianEmbedding(prior.mean, prior.cov, Gaussian(kernel.gaussian_bandwidth))
-    assert isinstance(prior, Embedding)
-    again: Embedding = embed(kernel.points(prior.points, "prior"), kernel, prior.weights)
-    return again
+    if not isinstance(prior, Embedding):
+        raise TypeError(f"a prior is one embedding, got {type(prior).__name__}; take one member")
+    again: Embedding = embed(prior.points, kernel, prior.weights, copy=False)
+    return replace(again, names=prior.names)
 
 
 def _prior_points(prior: PointsLike, kernel: Kernel) -> Points:

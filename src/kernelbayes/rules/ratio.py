@@ -30,37 +30,48 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 import numpy as np
 
 from kernelbayes.arrays import (
     Array,
-    Floats,
     Rng,
-    as_doubles,
     as_generator,
     like,
     namespace,
-    threads_for,
     to_numpy,
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.gram import Dense, Gram, check_ridge, exact_features
+from kernelbayes.gram import Gram, check_ridge, exact_features
 from kernelbayes.gram.lapack import eigh
-from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
+from kernelbayes.gram.loo import loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.points import (
+    Names,
+    Points,
+    PointsLike,
+    column_names,
+    concatenate,
+    count,
+    finite,
+    in_order,
+    integer,
+    option,
+    own,
+    points_in_order,
+    share,
+    take,
+)
 from kernelbayes.rules.conditional import Ridge, Variable
 from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge
+from kernelbayes.rules.matching import mean_matching
 
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
-# Steps of power iteration for the largest eigenvalue, which is then raised by 5 % for what they may
-# have missed; and a limit to those of the accelerated gradient, which stops when nothing moves.
-POWER_STEPS, GRADIENT_STEPS = 30, 2000
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,8 @@ class DensityRatio:
     at_denominator: Array
     method: str
     ridge: float
-    _evaluate: Callable[[Points], Array] = field(repr=False)
+    _evaluate: Callable[[PointsLike], Array] = field(repr=False)
+    names: Names = None
 
     def __repr__(self) -> str:
         """Say method, ridge, and how far the ratio is from one."""
@@ -85,12 +97,35 @@ class DensityRatio:
 
     def ratio(self, X: PointsLike) -> Array:
         """Ratio at new points X, shape (m,), not negative."""
-        values = self._evaluate(X)
+        values = self._evaluate(in_order(X, self.names))
         return namespace(values).clip(values, min=0.0)
 
     def __call__(self, X: PointsLike) -> Array:
         """Ratio at new points; the same as ``ratio(X)``."""
         return self.ratio(X)
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A ratio that is linear in finite features."""
+
+    kernel: Kernel
+    coefficients: Array
+
+    def __call__(self, X: PointsLike) -> Array:
+        return self.kernel.features(X) @ self.coefficients
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """(C + eta)^-1 m by Woodbury's formula: what of m the points do not explain, over eta."""
+
+    m: MeanElement
+    explained: Embedding
+    ridge: float
+
+    def __call__(self, X: PointsLike) -> Array:
+        return (self.m(X) - self.explained(X)) / self.ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,30 +191,48 @@ def density_ratio(
     DensityRatio
         With ``ratio(X)`` at new points and ``.at_denominator``.
     """
+    option(method, "method", get_args(Method))
+    alpha, bound = share(alpha, "alpha", low=True), finite(bound, "bound")
+    if bound < 1.0:
+        raise ValueError(f"bound must be at least 1, got {bound!r}")
+    ridge = "loo" if isinstance(ridge, str) and ridge == "loo" else check_ridge(ridge)
+    embedded = isinstance(numerator, MeanElement)
     if kernel is None:
-        embedded = isinstance(numerator, MeanElement)
-        kernel = numerator.kernel if embedded else default_kernel(denominator)
-    Z = kernel.points(denominator, "denominator")
+        kernel = numerator.kernel if embedded else default_kernel(denominator, "denominator")
+    names = column_names(denominator)
+    Z = own(as_kernel(kernel).points(denominator, "denominator"), denominator)
+    if not embedded:
+        top = in_order(numerator, names, "numerator", by_name=kernel.by_name)
+        numerator = embed(top, kernel)
+    elif isinstance(numerator, Embedding):
+        top = points_in_order(numerator.points, numerator.names, names, "numerator")
+        numerator = replace(numerator, points=top)
+    names = column_names(denominator) or getattr(numerator, "names", None)
     if method == "ulsif":
+        if np.ndim(centres) or isinstance(centres, Mapping):
+            centres = in_order(centres, names, "centres", by_name=kernel.by_name)
         kernel, numerator = _with_centres(kernel, numerator, centres, as_generator(rng))
-    m = numerator if isinstance(numerator, MeanElement) else embed(numerator, kernel)
+    m = numerator
     if m.kernel != kernel:
         raise ValueError(f"the numerator is embedded with {m.kernel!r}, not with {kernel!r}")
     if isinstance(m, Embedding):
         kernel.check_pair(m.points, Z)
-    if method in ("kulsif", "ulsif"):
-        eta = kulsif_ridge(m, Z) if ridge == "loo" else check_ridge(ridge)
-        return _least_squares(m, Z, Variable(Z, kernel).uniform, method, eta, count(Z))
+        m = replace(m, names=None)  # the ratio puts its arguments in order
+    found = _estimated(m, Z, method, ridge, alpha, bound)
+    return replace(found, names=names)
+
+
+def _estimated(
+    m: MeanElement, Z: Points, method: Method, ridge: Ridge, alpha: float, bound: float
+) -> DensityRatio:
+    """Ratio of an embedding to a sample, by one of the methods."""
     if method == "rulsif":
-        if not 0.0 <= alpha < 1.0:
-            raise ValueError(f"alpha must lie in [0, 1), got {alpha!r}")
         return _relative(m, Z, alpha, ridge)
     if method == "kmm":
-        if not 1.0 <= bound < np.inf:
-            raise ValueError(f"bound must be at least 1 and finite, got {bound!r}")
-        values, extension, eta = _mean_matching(m, Z, ridge, bound)
+        values, extension, eta = mean_matching(m, Z, ridge, bound)
         return DensityRatio(values, "kmm", eta, extension)
-    raise ValueError(f"method must be 'kulsif', 'rulsif', 'ulsif' or 'kmm', got {method!r}")
+    eta = kulsif_ridge(m, Z) if ridge == "loo" else check_ridge(ridge)
+    return _least_squares(m, Z, Variable(Z, m.kernel).uniform, method, eta, count(Z))
 
 
 def _least_squares(
@@ -190,20 +243,12 @@ def _least_squares(
     solver = Gram.of(kernel, V).weighted(v, eta)
     if kernel.finite:
         assert isinstance(m, Embedding)
-        theta = solver.coefficients(m.features)
         at_points = solver.values_features(m.features)
-
-        def evaluate(X: PointsLike) -> Array:
-            return kernel.features(X) @ theta
-
+        evaluate: _Linear | _Explained = _Linear(kernel, solver.coefficients(m.features))
     else:
         right, used = m(V), solver.diagnostics.ridge_used
         at_points = solver.values(right)
-        explained = Embedding(V, solver.solve(right), kernel)
-
-        def evaluate(X: PointsLike) -> Array:
-            return (m(X) - explained(X)) / used  # Woodbury
-
+        evaluate = _Explained(m, Embedding(V, solver.solve(right), kernel), used)
     at_denominator = namespace(at_points).clip(at_points[:n], min=0.0)
     return DensityRatio(at_denominator, method, eta, evaluate)
 
@@ -255,71 +300,7 @@ def _with_centres(
     if isinstance(numerator, MeanElement) and not isinstance(numerator, Embedding):
         raise TypeError("'ulsif' needs a numerator of points")
     U = numerator.points if isinstance(numerator, Embedding) else kernel.points(numerator)
-    if isinstance(centres, int | np.integer):
-        if centres < 1:
-            raise ValueError(f"centres must be at least 1, got {centres}")
-        centres = take(U, rng.permutation(count(U))[: int(centres)])
+    if np.ndim(centres) == 0 and not isinstance(centres, Mapping):
+        centres = take(U, rng.permutation(count(U))[: integer(centres, "centres")])
     basis = _Basis(kernel, kernel.points(centres, "centres"))
     return basis, embed(U, basis, getattr(numerator, "weights", None))
-
-
-def _mean_matching(
-    m: MeanElement, Z: Points, ridge: Ridge, bound: float
-) -> tuple[Array, Embedding, float]:
-    """Kernel mean matching: ratio (n,) at Z, its extension to other points, the ridge of that.
-
-    Weights within ``bound`` minimise the RKHS distance to the embedding m (Huang et al. 2007, eq.
-    9); ridge regression of the ratio extends it.
-    """
-    n = count(Z)
-    K, target = as_doubles(m.kernel(Z)), as_doubles(m(Z))
-    values = n * _box_quadratic(K, target, bound / n, slack=1.0 / np.sqrt(n))
-    if ridge == "loo":
-        keep = loo_subset(n)
-        F = Variable(Z, m.kernel).exact(keep)
-        ridge = loo(F, values[keep, None], ridge_grid(F)).best
-    eta = check_ridge(ridge)
-    template = m.kernel.diag(Z)
-    coefficients = Dense(K).ridge(eta).solve(values)
-    return like(values, template), Embedding(Z, like(coefficients, template), m.kernel), eta
-
-
-def _box_quadratic(K: Floats, b: Floats, upper: float, slack: float) -> Floats:
-    """Minimise w^T K w / 2 - b^T w over 0 <= w <= upper, |sum w - 1| <= slack (FISTA)."""
-    n = len(b)
-    with threads_for(2.0 * n * n):
-        probe = np.ones(n)
-        for _ in range(POWER_STEPS):
-            probe = K @ probe
-            probe /= np.linalg.norm(probe)
-        step = 1.0 / (1.05 * float(probe @ K @ probe) + 1e-300)
-        w = y = np.full(n, 1.0 / n)
-        t = 1.0
-        for _ in range(GRADIENT_STEPS):
-            new = _project_box_sum(y - step * (K @ y - b), upper, 1.0 - slack, 1.0 + slack)
-            if (new - w) @ (y - new) > 0:  # restart when momentum points uphill
-                t = 1.0
-            t_new = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
-            moved = float(np.abs(new - w).max())
-            y = new + ((t - 1.0) / t_new) * (new - w)
-            w, t = new, t_new
-            if moved < 1e-9 * upper:
-                break
-    return w
-
-
-def _project_box_sum(w: Floats, upper: float, low: float, high: float) -> Floats:
-    """Euclidean projection on the box [0, upper]^n cut by low <= sum <= high."""
-    clipped = np.clip(w, 0.0, upper)
-    total = clipped.sum()
-    if low <= total <= high:
-        return clipped
-    target = low if total < low else high
-    left, right = float(w.min()) - upper, float(w.max())
-    for _ in range(60):  # bisection for the common shift
-        shift = 0.5 * (left + right)
-        if np.clip(w - shift, 0.0, upper).sum() > target:
-            left = shift
-        else:
-            right = shift
-    return np.asarray(np.clip(w - 0.5 * (left + right), 0.0, upper))

@@ -17,10 +17,11 @@ choice that follows them loses more than it gains; with many pairs the standard 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import singledispatch
+from functools import singledispatch, wraps
 from typing import Any, get_args
 
 import numpy as np
@@ -32,7 +33,7 @@ from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, numeric_values, take
+from kernelbayes.points import PointsLike, integer, numeric_values, option, take
 from kernelbayes.rules.conditional import ConditionalEmbedding, variable
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
 from kernelbayes.select.regression import FOLDS
@@ -98,8 +99,26 @@ def tune(
     raise TypeError(f"tune does not know {type(model).__name__}{hint}")
 
 
+def with_options(tuner: Callable[..., Any]) -> Callable[..., Any]:
+    """Tuner that says in our own words which options it takes."""
+    signature = inspect.signature(tuner)
+
+    @wraps(tuner)
+    def checked(model: Any, *data: PointsLike, **options: Any) -> Any:
+        try:
+            signature.bind(model, *data, **options)
+        except TypeError as error:
+            takes = ", ".join(list(signature.parameters)[1:])
+            told = f"tune of a {type(model).__name__}: {error}; it takes {takes}"
+            raise TypeError(told) from None
+        return tuner(model, *data, **options)
+
+    return checked
+
+
 @tune.register
-def _(
+@with_options
+def tune_conditional(
     model: ConditionalEmbedding,
     X: PointsLike,
     Z: PointsLike,
@@ -109,7 +128,7 @@ def _(
     progress: bool | None = None,
 ) -> ConditionalEmbedding:
     """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
-    base = copy(model).fit(X, Z).conditional_
+    budget, base = integer(budget, "budget"), copy(model).fit(X, Z, copy=False).conditional_
     keep = loo_subset(base.n)
     H = base.outputs.exact(keep)
 
@@ -128,7 +147,8 @@ def _(
 
 
 @tune.register
-def _(
+@with_options
+def tune_rule(
     model: KernelBayesRule,
     X: PointsLike,
     Z: PointsLike,
@@ -140,7 +160,9 @@ def _(
     progress: bool | None = None,
 ) -> KernelBayesRule:
     """Both bandwidths and both ridges, for the prior in force."""
-    x, z = variable(X, model.kernel_x, "X"), variable(Z, model.kernel_z, "Z")
+    budget = integer(budget, "budget")
+    x = variable(X, model.kernel_x, "X", copy=False)
+    z = variable(Z, model.kernel_z, "Z", copy=False)
     if x.n != z.n:
         raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
     keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
@@ -148,13 +170,12 @@ def _(
     values = numeric_values(z.points)
     if criterion is None:
         criterion = "combined" if values is not None and z.kernel.is_vector else "rkhs"
-    if criterion not in get_args(Criterion):
-        raise ValueError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}")
+    option(criterion, "criterion", get_args(Criterion))
     if criterion in ("combined", "predictive") and values is None:
         raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
     values = np.empty((z.n, 0)) if values is None else as_doubles(values)
     prior = drawn(prior, model.rng)
-    element = _subset(prior_under(prior, z.kernel, z.points))
+    element = _subset(prior_under(prior, z))
     fold = as_generator(rng).permutation(z.n) % FOLDS
     task = Task(model, x, z, values, element, criterion, fold)
     with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:

@@ -58,9 +58,9 @@ from kernelbayes.kernels import (
     Warped,
 )
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, concatenate
+from kernelbayes.points import Points, PointsLike, concatenate, finite
 from kernelbayes.select.search import progress_bar
-from kernelbayes.select.tuning import tune
+from kernelbayes.select.tuning import tune, with_options
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.
 # Chosen by hand to lie far apart: the moves that follow go on from the best of them.
@@ -83,7 +83,8 @@ BEFORE_KERNELS = 0.6
 
 @tune.register(KernelBayesFilter)
 @tune.register(KernelMonteCarloFilter)
-def _(
+@with_options
+def tune_filter(
     model: Filter,
     X: PointsLike,
     Z: PointsLike,
@@ -102,7 +103,7 @@ def _(
     With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the held-out
     parts, at the cost of a few more passes.
     """
-    if not budget >= 1:
+    if finite(budget, "budget") < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
     search = _Search(model, cut(X, Z, controls, parts, model), loss, budget)
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:

@@ -1,0 +1,49 @@
+"""How far an embedding made by a rule can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelbayes.arrays import Array
+from kernelbayes.embedding import Batch, Embedding
+from kernelbayes.gram import Diagnostics
+
+
+@dataclass(frozen=True)
+class PosteriorDiagnostics:
+    """How far an embedding made by a rule can be trusted; one entry per conditioning point.
+
+    Computed when asked for, from the embedding as the rule made it.
+
+    Attributes
+    ----------
+    mass, ess, negative : array (m,)
+        Sum of the weights, near 1 where the sample says much and near 0 far from it; effective
+        sample size; share of negative weight, sum of |w_i| over w_i < 0 relative to all |w_i|.
+    support : array (m,)
+        Similarity k(x, x_i) / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
+        landmark): 1 on a training point, 0 where nothing like x was seen.
+    solver : gram.Diagnostics
+        Of the factorisation, with ``condition`` (estimated condition number of the regularised
+        matrix) and ``rescues`` (how often the ridge had to be raised).
+    """
+
+    embedding: Batch | Embedding
+    support: Array
+    solver: Diagnostics
+
+    def __repr__(self) -> str:
+        """Say all but the embedding and the solver."""
+        names = ("mass", "ess", "negative", "support", "condition", "rescues")
+        return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
+
+    mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
+    ess = property(lambda self: self.embedding.ess, doc="Effective sample size.")
+    negative = property(lambda self: self.embedding.negative, doc="Share of negative weight.")
+    condition = property(lambda self: self.solver.condition, doc="Condition number, about.")
+    rescues = property(lambda self: self.solver.rescues, doc="How often the ridge was raised.")
+
+    def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
+        """Return the diagnostics of one conditioning point, or of a slice of them."""
+        assert isinstance(self.embedding, Batch)
+        return PosteriorDiagnostics(self.embedding[index], self.support[index], self.solver)
