@@ -162,6 +162,42 @@ def importance_on_prior_points(G_z, G_x, K_u, alpha, k_x, eta, ridge):
     return Lambda[on].T @ np.linalg.inv(S) @ np.linalg.inv(A) @ S @ k_x[on]
 
 
+# --- filters, as printed, in dense matrices -------------------------------------------------------
+
+
+def transferred(G_z, w, eta):
+    """KBR13 eq. 17 and IW22 Alg. 2, line 4: weights on the ends of one sequence's transitions."""
+    m = len(G_z) - 1
+    return np.append(0.0, np.linalg.solve(G_z[:-1, :-1] + m * eta * np.eye(m), G_z[:-1] @ w))
+
+
+def kbr13_filter(G_z, G_x, K_new, epsilon, delta, first="uniform"):
+    """KBR13 eq. 17 and 18; first by Bayes' rule on the training states, or by eq. 8."""
+    n = len(G_z)
+    eye, found = np.eye(n), []
+    for t, k in enumerate(K_new.T):
+        if t == 0 and first == "observation":
+            found.append(np.linalg.solve(G_x + n * epsilon * eye, k))
+            continue
+        v = np.full(n, 1.0 / n) if t == 0 else transferred(G_z, found[-1], epsilon)
+        D = np.diag(np.linalg.solve(G_z + n * epsilon * eye, G_z @ v))
+        DG = D @ G_x
+        found.append(DG @ np.linalg.solve(DG @ DG + delta * eye, D @ k))
+    return np.array(found)
+
+
+def iw22_filter(G_z, G_x, K_new, eta, ridge):
+    """IW22 Algorithm 2 with one ridge of states, in weights that sum to about one."""
+    n = len(G_z)
+    eye, found = np.eye(n), []
+    for k in K_new.T:
+        v = transferred(G_z, found[-1], eta) if found else np.full(n, 1.0 / n)
+        r = np.maximum(0.0, np.linalg.solve(G_z + n * eta * eye, G_z @ v))
+        S = np.diag(np.sqrt(r))
+        found.append(S @ np.linalg.solve(S @ G_x @ S + ridge * eye, S @ k))
+    return np.array(found)
+
+
 # --- density ratios ------------------------------------------------------------------------------
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.encoding import filled, learn_regression
-from kernelbayes.filters.lags import choose_scales, window_kernel, windows
+from kernelbayes.filters.encode.encoder import filled, learn_regression
+from kernelbayes.filters.encode.lags import choose_scales, window_kernel, windows
 
 RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "back_ridge": 3e-2}
 

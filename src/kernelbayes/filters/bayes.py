@@ -28,8 +28,8 @@ from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import update_ridge
-from kernelbayes.filters.encoding import Encoded, Features, encode
-from kernelbayes.filters.lags import Lags, with_velocity
+from kernelbayes.filters.encode.encoder import Encoded, Features, encode
+from kernelbayes.filters.encode.lags import Lags, with_velocity
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
@@ -38,6 +38,7 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
+    rule_of,
     state_gram,
 )
 from kernelbayes.filters.sequences import Training, integer, join, names_of, read
@@ -68,8 +69,8 @@ class KernelBayesFilter(Filter):
         by moving each state's weight to the state that followed it (CME13 eq. 35).
     initial : {"uniform", "observation"}, points or Embedding
         Belief before the first observation: the training states (IW22); none, so that the first
-        belief is the plain regression on the first observation (KBR13; the same thing for the
-        importance rule); or a prior.
+        belief is the plain regression on the first observation (KBR13 section 4.3; the same thing
+        for the importance rule); or a prior.
     prior_ridge, transition_ridge : float or "loo"
         eta and eta', of the prior's weights and of the transition operator. "loo" is the ridge
         with the least leave-one-out error of the transition; both are the same then, as in IW22.
@@ -88,14 +89,22 @@ class KernelBayesFilter(Filter):
         O(n rank^2) at most.
     lags : int, or a sequence of float
         Observations in the window that the update sees: the last k as one, a kernel for each
-        (:mod:`kernelbayes.filters.lags`). Bandwidth multiples of the lags, newest first, are
+        (:mod:`kernelbayes.filters.encode.lags`). Bandwidth multiples of the lags, newest first, are
         chosen unless they are given.
     order : {1, 2}
         With 2, the transition also depends on the velocity, the difference to the state before.
     features : {"raw", "regression", "both"}
         The update sees the window, the estimate of E[z | window] of a ridge regression
-        (:mod:`kernelbayes.filters.encoding`), or both. With "regression", ``kernel_x`` is a kernel
-        on the estimates.
+        (:mod:`kernelbayes.filters.encode.encoder`), or both. With "regression", ``kernel_x`` is a
+        kernel on the estimates.
+    memory : float
+        Exponent on the prediction, in [0, 1]: 1 is Bayes' rule, 0 ignores the prediction, so that
+        each belief is the regression on its observation (or window) alone.
+    tempering : float
+        Exponent on what the observation says: below 1 where observations repeat each other.
+    literal : bool
+        The equations of KBR13 (eq. 17, 18) or IW22 (Alg. 2) and none of the safeguards: weights
+        are not divided by their mass, and no observation is set aside. Beliefs may be NaN.
     rng : int, Generator or None
         For landmarks.
 
@@ -136,6 +145,9 @@ class KernelBayesFilter(Filter):
         lags: Lags = 1,
         order: int = 1,
         features: Features = "raw",
+        memory: float = 1.0,
+        tempering: float = 1.0,
+        literal: bool = False,
         rng: Rng = None,
     ) -> None:
         self.kernel_x = kernel_x
@@ -152,6 +164,9 @@ class KernelBayesFilter(Filter):
         self.lags = lags
         self.order = order
         self.features = features
+        self.memory = memory
+        self.tempering = tempering
+        self.literal = literal
         self.rng = rng
 
     # --- learning ---------------------------------------------------------------------------------
@@ -214,6 +229,7 @@ class KernelBayesFilter(Filter):
             L, inverse_ridge(L, self.prior_ridge_),
             inverse_ridge(take(L, data.source), self.transition_ridge_),
             data.source, data.target, self.transition == "shift", controlled,
+            literal=self.literal, eta=self.prior_ridge_,
         )  # fmt: skip
         self.controls_ = data.controls
         ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
@@ -221,7 +237,9 @@ class KernelBayesFilter(Filter):
         if self.features == "regression":
             self.kernel_x_ = seen.kernel
         gram = observation_gram(seen.kernel, seen.X, self.rank, rng)
-        self.observations_ = Observations(gram, seen.kernel, self.method, ridge, seen.known)
+        self.observations_ = Observations(
+            gram, seen.kernel, self.method, ridge, seen.known, rule_of(self)
+        )
         if self.ridge == "loo":
             self.observations_.ridge = update_ridge(self)
         self.ridge_ = self.observations_.ridge
@@ -241,7 +259,8 @@ class KernelBayesFilter(Filter):
         check_is_fitted(self, "dynamics_")
         initial = self.initial if prior is None else prior
         belief = Embedding(self.Z_, self._initial_weights(initial), self.kernel_z_, self.names_z_)
-        return FilterState(0, belief, isinstance(initial, str), integer(lag, "lag", 0))
+        unknown = initial if isinstance(initial, str) else None
+        return FilterState(0, belief, unknown, integer(lag, "lag", 0))  # type: ignore[arg-type]
 
     def _initial_weights(self, initial: Initial) -> Array:
         L = self.dynamics_.features

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+Start = Literal["uniform", "observation"] | None
+
 
 @dataclass(frozen=True, eq=False)
 class StepInfo:
@@ -75,16 +77,16 @@ class FilterState:
         Time: 0 before the first observation, 1 after it, one more for each transition.
     belief : Embedding
         Over the training states; before the first step, the prior.
-    flat : bool
-        Whether nothing is known before the first observation: all training states are equally
-        likely.
+    unknown : {"uniform", "observation"} or None
+        Where nothing is known before the first observation: whether all training states are taken
+        to be equally likely, or the first belief is the regression on the observation.
     lag : int
         How many past beliefs are kept, for fixed-lag smoothing.
     """
 
     t: int
     belief: Embedding
-    flat: bool = False
+    unknown: Start = None
     lag: int = 0
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control) of each
     past: Array | None = field(default=None, repr=False)  # the last observations, for lags

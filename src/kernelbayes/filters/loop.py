@@ -21,7 +21,7 @@ from kernelbayes.arrays import Array, Bools, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
 from kernelbayes.filters.choose.holdout import calibration_of
-from kernelbayes.filters.encoding import Encoder
+from kernelbayes.filters.encode.encoder import Encoder
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen, observe_all
@@ -250,7 +250,7 @@ def run_all(
                 U = [run.controls[t] for run in alive]
                 W = predict(model.dynamics_, W, None if U[0] is None else stack_rows(U), t)
             W, infos = update(
-                model.dynamics_, W, [run.seen[t] for run in alive], t == 0 and start.flat
+                model.dynamics_, W, [run.seen[t] for run in alive], None if t else start.unknown
             )
             for j, run in enumerate(alive):
                 run.weights.append(W[:, j])

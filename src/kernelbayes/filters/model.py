@@ -27,12 +27,14 @@ from kernelbayes.arrays import (
     row_blocks,
     to_numpy,
 )
-from kernelbayes.gram import EXACT, Gram, LowRank, check_ridge
+from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, count, take
+from kernelbayes.points.numbers import positive, share
+from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 
 if TYPE_CHECKING:
@@ -56,6 +58,16 @@ class Simulated(Protocol):
         """Features (n, r) of the training states moved at time t; None if as at any other."""
 
 
+@dataclass(frozen=True)
+class Rule:
+    """How the update departs from Bayes' rule with its safeguards, if at all."""
+
+    memory: float = 1.0  # exponent on the prediction: with 0 it is ignored
+    tempering: float = 1.0  # exponent on what the observation says
+    literal: bool = False  # the papers' equations and nothing else
+    divided: bool = False  # in those, divide by the mass (KMCF16 section 4.2.2)
+
+
 @dataclass(frozen=True, eq=False)
 class Dynamics:
     """How states move, from n training states and m transitions between them."""
@@ -69,6 +81,8 @@ class Dynamics:
     controlled: Controlled | None = None  # the operator on (state, control) pairs
     simulated: Simulated | None = None  # a known transition to sample from
     moved: Array | None = None  # (m, r), features of the transitions' ends, if no training states
+    literal: bool = False  # predictions as they come, neither divided by their mass nor reset
+    eta: float = 0.0  # the ridge of the prior's weights
 
     @property
     def n(self) -> int:
@@ -153,9 +167,11 @@ class Observations:
     method: BayesMethod
     ridge: float
     known: Bools | None = None  # (n, d), which training coordinates are there; None means all
+    rule: Rule = Rule()
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
+    solvers: dict[tuple[str, float], Solver] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
     def X(self) -> Points:
@@ -180,6 +196,20 @@ class Observations:
             return None
         complete = np.all(self.known, axis=1)
         return None if complete.all() else complete
+
+    def memoryless(self, ridge: float | None = None) -> Solver:
+        """Solver of the regression on observations alone: Bayes' rule under equal weights.
+
+        With a ridge of its own it is the plain regression, under either rule.
+        """
+        key = ("importance", ridge) if ridge is not None else (self.method, self.ridge)
+        if key not in self.solvers:
+            n = count(self.X)
+            there = np.ones(n) if self.usable is None else self.usable.astype(float)
+            weights = like(there / max(there.sum(), 1.0), self.gram.diag)
+            self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
+            self.solvers[key] = turn(self.gram, weights, *key)  # type: ignore[arg-type]
+        return self.solvers[key]
 
     @cached_property
     def norms(self) -> Array:
@@ -221,6 +251,20 @@ def observation_gram(kernel: Kernel, X: Points, rank: int | None, rng: Rng) -> G
 def inverse_ridge(F: Array, ridge: float) -> Array:
     """(F^T F + n ridge I)^-1, (r, r): applied at every step, so formed once."""
     return LowRank(F).ridge(ridge).coefficients(like(np.eye(F.shape[1]), F))
+
+
+def rule_of(model: Filter, divided: bool = False) -> Rule:
+    """Return how a filter updates; a ValueError where an exponent makes no sense."""
+    values = model.get_params(deep=False)
+    rule = Rule(
+        share(values["memory"], "memory", low=True, high=True),
+        positive(values["tempering"], "tempering"),
+        bool(values["literal"]),
+        divided,
+    )
+    if rule.literal and (rule.memory, rule.tempering) != (1.0, 1.0):
+        raise ValueError("literal=True is the papers' rule: leave memory and tempering at 1")
+    return rule
 
 
 def check_parameters(model: Filter) -> None:

@@ -326,7 +326,7 @@ class KernelMonteCarloFilter(Filter):
         if gamma is None:
             raise ValueError("the initial states are nowhere near the training states")
         belief = Embedding(self.Z_, gamma, self.kernel_z_, self.names_z_)
-        return FilterState(0, belief, False, integer(lag, "lag", 0))
+        return FilterState(0, belief, None, integer(lag, "lag", 0))
 
 
 def _try_out(mover: Mover, Z: Points, controls: Points | None) -> Points:

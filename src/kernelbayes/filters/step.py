@@ -27,18 +27,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Floats, Ints, namespace
+from kernelbayes.arrays import Array, Ints, namespace
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import FilterState, StepInfo
+from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen, observe
+from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample, tempered
 from kernelbayes.filters.sequences import as_row, integer, row_in_order
 from kernelbayes.filters.told import warn_rescued
-from kernelbayes.gram import Dense, Factored, LowRank
-from kernelbayes.gram.lapack import LinAlgError, solve_positive
-from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.points import Points, PointsLike, take
-from kernelbayes.rules.bayes import turn
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -49,8 +46,6 @@ TRUSTED_SHARE = 0.1
 # An observation with less than this share of the usual support is trusted in proportion. For a
 # Gaussian kernel that is two bandwidths away from a training sample which lies close together.
 UNUSUAL = 0.1
-# Prior weights below this share of the largest are rounding errors of the operators before them.
-ACTIVE = 1e-10
 
 
 # --- predict: the sum rule ------------------------------------------------------------------------
@@ -61,6 +56,8 @@ def predict(dynamics: Dynamics, W: Array, control: Points | None = None, t: int 
     if dynamics.simulated is not None:  # KMCF16 Alg. 4
         return dynamics.simulated.predict(W, control, t)
     V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
+    if dynamics.literal:
+        return V
     xp = namespace(V)
     mass = xp.sum(V, axis=0)
     lost = ~(mass > TRUSTED_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
@@ -96,36 +93,62 @@ def scatter(a: Array, index: Ints, n: int) -> Array:
 
 
 def update(
-    dynamics: Dynamics, V: Array, seen: list[Seen], flat: bool = False
+    dynamics: Dynamics, V: Array, seen: list[Seen], start: Start = None
 ) -> tuple[Array, list[StepInfo]]:
     """Beliefs (n, k) and what happened, from predictions V (n, k) and k observations.
 
-    ``flat`` says that nothing is known before the observation.
+    ``start`` says that nothing is known before the observation, and what to do then.
     """
     xp = namespace(V)
     # KBR13, IW22: where nothing is known, all training states are alike.
+    flat = start is not None and not dynamics.literal
     gammas = xp.ones_like(V) / V.shape[0] if flat else prior_weights(dynamics, V)
-    found = [posterior(V[:, j], gammas[:, j], one) for j, one in enumerate(seen)]
+    found = [
+        posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start))
+        for j, one in enumerate(seen)
+    ]
     return xp.stack([w for w, _ in found], axis=1), [info for _, info in found]
+
+
+def plain_ridge(dynamics: Dynamics, seen: Seen, start: Start) -> float | None:
+    """Ridge of the plain regression on the first observation; None: Bayes' rule as ever.
+
+    The importance rule under equal weights is that regression (KBR13 section 4.3, eq. 8). The
+    original rule is not, and its ridge is on the scale of squares. KBR13 takes that of the states.
+    """
+    o = seen.observations
+    if start != "observation" or o is None:
+        return None
+    if o.rule.literal:
+        return dynamics.eta
+    return o.ridge**0.5 if o.method == "original" else None
 
 
 def prior_weights(dynamics: Dynamics, V: Array) -> Array:
     """Weights gamma (n, k) of predictions V (n, k) on the training sample."""
     if dynamics.simulated is not None:
         return V  # already expressed by its weights on the training sample
-    return dynamics.features @ (dynamics.to_prior @ (dynamics.features.T @ V))
+    return on_sample(dynamics, V)
 
 
-def posterior(v: Array, gamma: Array, seen: Seen) -> tuple[Array, StepInfo]:
-    """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation."""
+def posterior(
+    dynamics: Dynamics, v: Array, gamma: Array, seen: Seen, plain: float | None = None
+) -> tuple[Array, StepInfo]:
+    """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation.
+
+    With ``plain`` it is the regression on the observation alone, with that ridge.
+    """
     xp = namespace(v)
     mass, trusted, w, cancelled, rescued = float("nan"), 0.0, None, False, False
     observed = seen.observations is not None
+    if seen.observations is not None and seen.observations.rule.literal:
+        return literal_posterior(gamma, seen.observations, seen, plain)
     if seen.observations is not None:
         mass, trusted = 0.0, trust(seen.observations, seen.support)
         if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
-            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column)
-            mass, w = float(xp.sum(raw)), normalised(raw)
+            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain)
+            mass, power = float(xp.sum(raw)), seen.observations.rule.tempering
+            w = normalised(raw if power == 1.0 else tempered(dynamics, gamma, raw, power))
     if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
         w, cancelled = cut_off(w), True
     fallback = observed and (w is None or trusted < 1.0 or cancelled)
@@ -135,67 +158,6 @@ def posterior(v: Array, gamma: Array, seen: Seen) -> tuple[Array, StepInfo]:
         w = trusted * w + (1.0 - trusted) * v
     ess = float(1.0 / xp.sum(w**2))
     return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued)
-
-
-def bayes_rule_at(observations: Observations, gamma: Array, column: Array) -> tuple[Array, bool]:
-    """Posterior weights (n,) from prior weights gamma (n,) and a column of :func:`evaluate`.
-
-    All zero where the prior has no mass on usable pairs. Also whether the ridge had to be raised.
-    """
-    xp = namespace(gamma)
-    if observations.usable is not None:  # a pair whose observation is missing says nothing here
-        gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
-    importance = observations.method == "importance"
-    if importance:
-        gamma = xp.clip(gamma, min=0.0)  # IW22 Alg. 1, line 2
-    mass = xp.sum(gamma)
-    if not float(mass) > 0.0:
-        return 0.0 * gamma, False
-    gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
-    gram = observations.gram
-    if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
-        return _importance(gram, gamma, column, observations.ridge)
-    solver = turn(gram, gamma, observations.method, observations.ridge)
-    solve = solver.solve_features if isinstance(gram, Factored) else solver.solve
-    return solve(column), solver.diagnostics.rescues > 0
-
-
-def _importance(
-    gram: Dense | LowRank, gamma: Floats, column: Floats, ridge: float
-) -> tuple[Floats, bool]:
-    """IW22 Alg. 1, line 3 on the active points, straight to LAPACK: the hot loop of a filter.
-
-    Where the matrix is not numerically positive definite, its ridge is raised as everywhere
-    (``gram/solvers.py``). NaN if that does not help, so that the step falls back on the prediction.
-    """
-    active = np.flatnonzero(gamma > ACTIVE * gamma.max())
-    s, w = np.sqrt(gamma[active]), np.zeros(len(gamma), dtype=gamma.dtype)
-    if isinstance(gram, LowRank):
-        A = s[:, None] * gram.L[active]
-        b, expand = column, A
-    else:
-        A, b, expand = gram.G, s * column[active], None
-
-    def matrix() -> Floats:
-        if expand is not None:
-            return np.asarray(expand.T @ expand)
-        C = A.take(active, axis=0).take(active, axis=1)
-        C *= s[:, None]
-        C *= s
-        return np.asarray(C)
-
-    C, rescued = matrix(), False
-    C.flat[:: len(C) + 1] += ridge
-    try:
-        c = solve_positive(C, b, overwrite=True)
-    except LinAlgError:
-        rescued = True
-        try:
-            c = cho_solve(factor_with_ridge(matrix(), ridge, quiet=True)[0], b)
-        except LinAlgError:
-            return np.full_like(w, np.nan), True
-    w[active] = s * (c if expand is None else expand @ c)
-    return w, rescued
 
 
 # --- trust and weights ----------------------------------------------------------------------------
@@ -258,7 +220,7 @@ def step(
     for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u))
         W = predict(dynamics, W, u, t)
-    W, infos = update(dynamics, W, [seen], first and state.flat)
+    W, infos = update(dynamics, W, [seen], state.unknown if first else None)
     warn_rescued(infos)
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()

@@ -17,8 +17,23 @@ if TYPE_CHECKING:
 
 def told(runs: list[Run]) -> list[Run]:
     """Return the runs; warn of the steps that were asked for, numbered over all sequences."""
-    warn_rescued([run.infos[t] for run in runs for t in run.kept])
+    infos = [run.infos[t] for run in runs for t in run.kept]
+    warn_rescued(infos)
+    warn_empty(infos)
     return runs
+
+
+def warn_empty(infos: list[StepInfo]) -> None:
+    """Say how many beliefs have no weight or NaN, which only a literal filter lets happen."""
+    found = [t for t, i in enumerate(infos) if i.observed and not i.fallback and not i.ess > 0.0]
+    if found:
+        warnings.warn(
+            f"{len(found)} of {len(infos)} beliefs ({first_few(found)}) have no weight left: an "
+            "observation was too far from the training sample. Use literal=False, which falls back "
+            "on the prediction, or a wider kernel",
+            NumericalWarning,
+            stacklevel=4,
+        )
 
 
 def warn_rescued(infos: list[StepInfo]) -> None:

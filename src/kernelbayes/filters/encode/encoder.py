@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kernelbayes.arrays import Array, Floats, Ints, as_generator, like, namespace, to_numpy
-from kernelbayes.filters.lags import (
+from kernelbayes.filters.encode.lags import (
     as_rows,
     check_lags,
     choose_scales,

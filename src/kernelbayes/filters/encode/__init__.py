@@ -1,0 +1,1 @@
+"""What the update sees of the observations: windows of them, or a regression on those."""
