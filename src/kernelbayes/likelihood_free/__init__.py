@@ -12,13 +12,14 @@ from kernelbayes.likelihood_free.model import LikelihoodFree
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors
 from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.likelihood_free.simulate import Simulations, simulate
+from kernelbayes.likelihood_free.simulate import SimulationError, Simulations, simulate
 
 __all__ = [
     "LikelihoodFree",
     "Posterior",
     "Posteriors",
     "Prior",
+    "SimulationError",
     "Simulations",
     "as_prior",
     "coverage",

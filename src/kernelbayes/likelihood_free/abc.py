@@ -29,11 +29,11 @@ import numpy as np
 
 from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, Rng, to_numpy
 from kernelbayes.gram.lapack import least_squares
-from kernelbayes.likelihood_free.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import bounded, unbounded
 from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
+from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 from kernelbayes.points import PointsLike
 
@@ -115,6 +115,7 @@ def reject_abc(
             summary=summary,
             vectorized=vectorized,
             progress=progress,
+            on_interrupt="raise",
         )
     else:
         read = None if prior is None else as_prior(prior)

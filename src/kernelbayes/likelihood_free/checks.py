@@ -36,7 +36,6 @@ from kernelbayes.arrays import (
     as_vectors,
     to_numpy,
 )
-from kernelbayes.likelihood_free.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.pairs import draws_of
 from kernelbayes.likelihood_free.prior import as_prior
@@ -49,6 +48,7 @@ from kernelbayes.likelihood_free.results import (
     tail_pvalues,
     uniform_pvalues,
 )
+from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.simulate import as_observation, simulate
 from kernelbayes.points import PointsLike, column_names
 from kernelbayes.select.search import progress_bar
@@ -207,8 +207,9 @@ def posterior_predictive(
     """
     rng = as_generator(rng)
     theta = draws_of(posterior, n_simulations, rng)
-    options: dict[str, Any] = {"vectorized": vectorized, "progress": progress}
-    runs = simulate(simulator, theta, rng=rng, n_jobs=n_jobs, summary=summary, **options)
+    options: dict[str, Any] = {"vectorized": vectorized, "n_jobs": n_jobs, "progress": progress}
+    options |= {"rng": rng, "summary": summary, "on_interrupt": "raise"}
+    runs = simulate(simulator, theta, **options)
     observed = as_observation(x_observed, summary, runs)
     names, label = runs.x_names, "x"
     values, truth = runs.x.reshape(len(runs), -1), observed.ravel()
@@ -250,7 +251,7 @@ def _pairs(
         raise ValueError("give either prior and simulator, or test pairs theta and x")
     if simulator is not None:
         read = as_prior(prior)
-        runs = simulate(simulator, read, **options)
+        runs = simulate(simulator, read, on_interrupt="raise", **options)
         pairs, names = (runs.theta, runs.x), read.names
     else:
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
-from kernelbayes.likelihood_free.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import Criterion, check_options
 from kernelbayes.likelihood_free.model import LikelihoodFree, Method
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Round, round_weights
+from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
+from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 
 # Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
@@ -38,6 +42,8 @@ def infer(
     simulations: Simulations | None = None,
     vectorized: bool | None = None,
     on_failure: str = "drop",
+    timeout: float | None = None,
+    keep: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Posterior:
     r"""Posterior over a simulator's parameters given an observation.
@@ -69,6 +75,11 @@ def infer(
         Whether the simulator takes batches; found out unless given.
     on_failure : {"drop", "raise"}
         What to do with simulations that give NaN or infinite numbers, or raise.
+    timeout : float, optional
+        Seconds for each call of the simulator; see :func:`simulate`.
+    keep : path, optional
+        A file that gets each simulation as soon as it is done, in all rounds. If it exists, it is
+        continued: after a crash, call again with the same arguments.
     progress : bool, optional
 
     Returns
@@ -76,6 +87,12 @@ def infer(
     Posterior
         Its ``diagnostics`` say how it was made, and hold the fitted ``model`` and the
         ``simulations`` (of the first round).
+
+    Notes
+    -----
+    What is raised once there are simulations, KeyboardInterrupt too, has an attribute
+    ``simulations`` (of the first round: pass them on as ``simulations=`` to go on from there) and
+    an attribute ``rounds`` (of all rounds, a list).
 
     Examples
     --------
@@ -94,35 +111,63 @@ def infer(
         raise ValueError(
             "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
         )
+    if keep is not None and rounds > 1 and rng is None:
+        raise ValueError("keep with several rounds needs an rng: later rounds depend on it")
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
-    options |= {"on_failure": on_failure, "rng": generator}
-    how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}
-    runs = simulate(simulator, read, sizes[0], **how, **options)
-    observed = as_observation(x_observed, summary, runs)
-    seed = int(generator.integers(2**31))
+    options |= {"on_failure": on_failure, "timeout": timeout, "on_interrupt": "raise"}
+    made: list[Simulations] = []
+    with _never_lost(made):
+        where: dict[str, Any] = {"keep": keep, "rng": rng if rng is None else generator}
+        how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}
+        runs = simulate(simulator, read, sizes[0], **how, **where, **options)
+        made.append(runs)
+        observed = as_observation(x_observed, summary, runs)
+        seed = int(generator.integers(2**31))
 
-    def posterior_of(theta: Floats, x: Floats, weights: Floats | None, i: int) -> Posterior:
-        model = LikelihoodFree(read, method, adjust, criterion, rng=seed + i, progress=progress)
-        model.fit(theta, x, weights)
-        with warnings.catch_warnings():
-            if i < rounds - 1:  # only the posterior that is returned may warn
-                warnings.simplefilter("ignore", NumericalWarning)
-            found: Posterior = model.posterior(observed)
-        report = replace(found.diagnostics, model=model, simulations=runs)
-        return replace(found, diagnostics=report)
+        def posterior_of(theta: Floats, x: Floats, weights: Floats | None, i: int) -> Posterior:
+            model = LikelihoodFree(read, method, adjust, criterion, rng=seed + i, progress=progress)
+            model.fit(theta, x, weights)
+            with warnings.catch_warnings():
+                if i < rounds - 1:  # only the posterior that is returned may warn
+                    warnings.simplefilter("ignore", NumericalWarning)
+                found: Posterior = model.posterior(observed)
+            report = replace(found.diagnostics, model=model, simulations=runs)
+            return replace(found, diagnostics=report)
 
-    posterior = posterior_of(runs.theta, runs.x, None, 0)
-    theta, x, failed, done = runs.theta, runs.x, runs.failed, [Round(runs.done, 1.0, posterior)]
-    for i, m in enumerate(sizes[1:], start=1):
-        if m < 1:  # more rounds than simulations
-            continue
-        proposed, few = _proposed(posterior, read, m, generator)
-        more = simulate(simulator, proposed, vectorized=runs.vectorized, **options)
-        done.append(Round(more.done, few / m, posterior))
-        theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
-        failed += more.failed
-        posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
+        posterior = posterior_of(runs.theta, runs.x, None, 0)
+        done = [Round(runs.done, 1.0, posterior)]
+        for i, m in enumerate(sizes[1:], start=1):
+            if m < 1:  # more rounds than simulations
+                continue
+            proposed, few = _proposed(posterior, read, m, generator)
+            where = {"keep": keep if keep is None else Keep.of(keep, i), "rng": generator}
+            how = {"vectorized": runs.vectorized}
+            more = simulate(simulator, proposed, **how, **where, **options)
+            made.append(more)
+            done.append(Round(more.done, few / m, posterior))
+            theta = np.concatenate([part.theta for part in made])
+            x = np.concatenate([part.x for part in made])
+            posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
+    failed = sum(part.failed for part in made)
     return replace(posterior, diagnostics=replace(posterior.diagnostics, failed=failed))
+
+
+@contextmanager
+def _never_lost(made: list[Simulations]) -> Iterator[None]:
+    """Give every exception the simulations made until then."""
+    try:
+        yield
+    except BaseException as error:
+        part = getattr(error, "simulations", None)
+        rounds = [*made, part] if part is not None else made
+        if rounds:
+            error.simulations, error.rounds = rounds[0], rounds  # type: ignore[attr-defined]
+        if rounds and part is None:
+            error.add_note(
+                "the simulations are kept: they are the attribute `simulations` of this exception "
+                "(sys.last_value.simulations in an interactive session)"
+            )
+        raise
 
 
 def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:

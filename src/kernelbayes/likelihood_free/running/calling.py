@@ -9,8 +9,9 @@ parameter at a time: slower, never wrong.
 from __future__ import annotations
 
 import inspect
+import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,11 +34,23 @@ CALLS = 20
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """Results of some simulations: for each an array, or the reason why it failed."""
+class Failed:
+    """A simulation without output: why, and the traceback (where somebody will read it)."""
 
-    rows: list[Floats | str]
+    reason: str
+    trace: str = ""
+
+
+Row = Floats | Failed
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Results of some simulations, and why their batch failed if they were then run alone."""
+
+    rows: list[Row]
     names: Names = None
+    batch: Failed | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,8 @@ class Caller:
     vectorized, batch_summary : bool
         Whether the simulator and the summary take a batch.
     drop : bool
-        Whether an exception is a failed simulation, or an error.
+        Whether failed simulations are dropped; if not, a failed batch is searched for the first
+        one, and tracebacks are kept.
     rng_argument : str or None
         Name of the simulator's argument that takes the generator, "" for the second one.
     """
@@ -63,53 +77,53 @@ class Caller:
 
     def raw(self, theta: Floats, seed: Seed) -> Output:
         """Output of the simulator as it comes, for one parameter (d,) or a batch (b, d)."""
+        try:
+            return self._raw(theta.copy(), seed)
+        except SystemExit as error:  # of a program written to be run alone
+            raise RuntimeError(f"the simulator called sys.exit({error.code!r})") from error
+
+    def _raw(self, theta: Floats, seed: Seed) -> Output:
         rng = np.random.default_rng(seed)
         match self.rng_argument:
             case None:  # it can only draw from NumPy's global stream: seed it, then restore it
                 state = np.random.get_state()  # noqa: NPY002
                 np.random.seed(seed.generate_state(4))  # noqa: NPY002
                 try:
-                    return self.simulator(theta.copy())
+                    return self.simulator(theta)
                 finally:
                     np.random.set_state(state)  # noqa: NPY002
             case "":
-                return self.simulator(theta.copy(), rng)
+                return self.simulator(theta, rng)
             case name:
-                return self.simulator(theta.copy(), **{name: rng})
+                return self.simulator(theta, **{name: rng})
 
-    def __call__(self, units: Sequence[tuple[Floats, Seed]]) -> Outputs:
-        """Simulate at some parameters (d,) or, for a vectorized simulator, batches (b, d)."""
-        call = self._batch if self.vectorized else self._one
-        return join([call(theta, seed) for theta, seed in units])
+    def __call__(self, theta: Floats, seed: Seed) -> Outputs:
+        """Simulate at a parameter (d,) or, if vectorized, at each row of theta (b, d).
 
-    def _one(self, theta: Floats, seed: Seed) -> Outputs:
+        Nothing is raised: a simulation that raises is a failed one. So is every row of a batch
+        that raises, unless it works alone.
+        """
         try:
+            if self.vectorized:
+                rows, names = self._table(self.raw(theta, seed), len(theta))
+                return Outputs(list(rows), names)
             output = self.raw(theta, seed)
             if output is None:
-                return Outputs(["the simulator returned None"])
+                return Outputs([Failed("the simulator returned None")])
             row, names = as_row(output if self.summary is None else self.summary(output))
+            return Outputs([row], names)
         except Exception as error:
-            if not self.drop:
-                raise
-            return Outputs([f"{type(error).__name__}: {error}"])
-        return Outputs([row], names)
-
-    def _batch(self, theta: Floats, seed: Seed) -> Outputs:
-        """One simulation at each row of theta (b, d); row by row if the batch raises."""
-        try:
-            rows, names = self._table(self.raw(theta, seed), len(theta))
-        except Exception:
-            if not self.drop or len(theta) == 1:
-                raise
-            seeds = seed.spawn(len(theta))
-            return join([self._alone(t[None], s) for t, s in zip(theta, seeds, strict=True)])
-        return Outputs(list(rows), names)
-
-    def _alone(self, theta: Floats, seed: Seed) -> Outputs:
-        try:
-            return self._batch(theta, seed)
-        except Exception as error:
-            return Outputs([f"{type(error).__name__}: {error}"])
+            trace = "" if self.drop else traceback.format_exc()
+            failed = Failed(f"{type(error).__name__}: {error}", trace)
+        if not self.vectorized or len(theta) == 1:
+            return Outputs([failed])
+        parts: list[Outputs] = []
+        for part in one_by_one(theta, seed):
+            parts.append(self(*part))
+            if not self.drop and isinstance(parts[-1].rows[0], Failed):
+                break
+        names = next((part.names for part in parts if part.names is not None), None)
+        return Outputs([row for part in parts for row in part.rows], names, failed)
 
     def _table(self, output: Output, b: int) -> tuple[Floats, Names]:
         """Summaries (b, ...) of the output of a batch."""
@@ -121,10 +135,10 @@ class Caller:
         return np.stack([row for row, _ in parts]), parts[0][1]
 
 
-def join(parts: Sequence[Outputs]) -> Outputs:
-    """Put the outputs of several calls together, in order."""
-    names = next((part.names for part in parts if part.names is not None), None)
-    return Outputs([row for part in parts for row in part.rows], names)
+def one_by_one(theta: Floats, seed: Seed) -> list[tuple[Floats, Seed]]:
+    """Rows of a batch (b, d) as batches (1, d), each with a seed of its own."""
+    keys = [(*seed.spawn_key, k) for k in range(len(theta))]
+    return [(theta[k : k + 1], Seed(seed.entropy, spawn_key=key)) for k, key in enumerate(keys)]
 
 
 def as_row(output: Output) -> tuple[Floats, Names]:
@@ -164,7 +178,6 @@ def inspect_simulator(
     simulator: Simulator,
     theta: Floats,
     seed: Seed,
-    *,
     summary: Summary | None = None,
     vectorized: bool | None = None,
     drop: bool = True,
@@ -294,10 +307,17 @@ def _asks_for_one_row(caller: Caller, kinds: Floats, seed: Seed) -> bool:
 
 def _summarises_batches(caller: Caller, summary: Summary, theta: Floats, seed: Seed) -> bool:
     """Whether the summary of a batch has the summaries of its members as rows."""
-    output = caller.raw(theta, seed.spawn(1)[0])
-    if isinstance(output, Mapping):
-        return True  # the parts of a batch cannot be told apart before the summary
-    xs = as_table(output, len(theta), flat=False)[0]
+    for some in (theta, *theta[:, None]):  # one of them may fail
+        try:
+            output = caller.raw(some, seed.spawn(1)[0])
+            if isinstance(output, Mapping):
+                return True  # the parts of a batch cannot be told apart before the summary
+            xs = as_table(output, len(some), flat=False)[0]
+            break
+        except Exception:
+            continue
+    else:
+        return False
     try:
         together = as_table(summary(xs), len(xs))[0]
         alone = [as_row(summary(x))[0] for x in xs]
