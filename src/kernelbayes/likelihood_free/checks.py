@@ -207,9 +207,8 @@ def posterior_predictive(
     """
     rng = as_generator(rng)
     theta = draws_of(posterior, n_simulations, rng)
-    options: dict[str, Any] = {"vectorized": vectorized, "n_jobs": n_jobs, "progress": progress}
-    options |= {"rng": rng, "summary": summary, "on_interrupt": "raise"}
-    runs = simulate(simulator, theta, **options)
+    how: dict[str, Any] = {"vectorized": vectorized, "progress": progress, "on_interrupt": "raise"}
+    runs = simulate(simulator, theta, rng=rng, n_jobs=n_jobs, summary=summary, **how)
     observed = as_observation(x_observed, summary, runs)
     names, label = runs.x_names, "x"
     values, truth = runs.x.reshape(len(runs), -1), observed.ravel()
