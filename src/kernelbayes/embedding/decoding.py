@@ -140,7 +140,8 @@ class Decoding(Weighted):
         """Credible interval of each coordinate, shape (d, 2).
 
         Equal-tailed, or the shortest one ("highest": where the density is highest, if it has one
-        peak).
+        peak). That of an angle (``Periodic``) is an arc around the mean direction: its low end is
+        in [0, period), its high end may lie beyond the period.
 
         Examples
         --------
@@ -150,7 +151,7 @@ class Decoding(Weighted):
         >>> mu.interval(0.9).round(1), mu.interval(0.9, kind="highest").round(1)
         (array([[0.1, 3.1]]), array([[0. , 2.3]]))
         """
-        return self._ask(regions.interval, validity(valid, "rearranged"), level, kind)
+        return self._ask(regions.interval, validity(valid, "rearranged"), level, kind, self.kernel)
 
     def density(self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True) -> Array:
         r"""Density at points X (k, d), shape (k,).

@@ -43,6 +43,7 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
+from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike
 from kernelbayes.sums import narrowed, total, weighted_sum, widened
 
@@ -208,19 +209,44 @@ def quantile(points: Points, W: Floats, kind: Kind, q: float | Sequence[float] |
     return np.moveaxis(np.asarray(found), 0, 2)
 
 
-def interval(points: Points, W: Floats, kind: Kind, level: float, shape: Shape) -> Floats:
-    """Credible intervals (m, d, 2) of each coordinate."""
+def interval(
+    points: Points, W: Floats, kind: Kind, level: float, shape: Shape, kernel: Kernel
+) -> Floats:
+    """Credible intervals (m, d, 2) of each coordinate; arcs of those that are angles."""
     if not isinstance(level, float | int | np.number) or not 0.0 < level < 1.0:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    if shape == "equal-tailed":
-        ends = quantile(points, W, kind, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        return np.moveaxis(ends, 1, 2)
-    if shape != "highest":
+    if shape not in ("equal-tailed", "highest"):
         raise ValueError(f"kind must be 'equal-tailed' or 'highest', got {shape!r}")
-    if kind == "raw":
+    if shape == "highest" and kind == "raw":
         raise ValueError(f"the shortest interval needs a monotone F; {_ELSEWHERE}")
-    found = [[shortest(x, row, level) for row in F] for x, F in ordered(vectors(points), W, kind)]
+    ends = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    quantiles = first_crossing if kind == "raw" else interpolate
+
+    def ask(x: Floats, F: Floats) -> Floats:
+        return quantiles(x, F, ends) if shape == "equal-tailed" else shortest(x, F, level)
+
+    X = to_numpy(vectors(points))
+    found = []
+    for j, period in enumerate(kernel.periods(X.shape[1])):
+        if period is None:
+            x, F = next(ordered(X[:, [j]], W, kind))
+            found.append([ask(x, row) for row in F])
+        else:
+            found.append([_arc(X[:, j], w, kind, period, ask) for w in W])
     return np.moveaxis(np.asarray(found), 0, 1)
+
+
+def _arc(
+    x: Floats, w: Floats, kind: Kind, period: float, ask: Callable[[Floats, Floats], Floats]
+) -> Floats:
+    """Interval of angles around their mean direction; the low end is in [0, period)."""
+    angle = 2.0 * np.pi / period * x
+    middle = np.arctan2(w @ np.sin(angle), w @ np.cos(angle)) * period / (2.0 * np.pi)
+    around = (x - middle + period / 2.0) % period - period / 2.0
+    y, F = next(ordered(around[:, None], w[None, :], kind))
+    ends = ask(y, F[0])
+    low = (ends[0] + middle) % period
+    return np.array([low, low + (ends[1] - ends[0])])
 
 
 def ordered(X: Array, W: Floats, kind: Kind) -> Iterator[tuple[Floats, Floats]]:

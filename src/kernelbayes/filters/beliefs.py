@@ -261,3 +261,30 @@ class Forecast(Beliefs):
     """
 
     observations: Beliefs | None = field(default=None, repr=False)
+
+
+class ManyBeliefs(list[Beliefs]):
+    """Beliefs about the states of many sequences: a list that answers for all of them.
+
+    ``many[s]`` are the Beliefs of one sequence. Every question to those can be asked here and is
+    answered by a list, one entry for each sequence: ``many.mean()`` has arrays (T_s, d).
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Beliefs, name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        found = [getattr(one, name) for one in self]
+        if not callable(getattr(Beliefs, name, None)):
+            return found
+
+        def ask(*args: Any, **options: Any) -> list[Any]:
+            return [one(*args, **options) for one in found]
+
+        return ask
+
+    def to_frame(self, level: float = 0.9) -> DataFrame:
+        """Pandas frame with one row per step, indexed by the number of the sequence and by t."""
+        frames = [one.to_frame(level) for one in self]  # says if pandas is missing
+        import pandas as pd
+
+        return pd.concat(frames, keys=range(len(self)), names=["sequence"])

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Bools, namespace, threads_for
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, StepInfo
+from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, ManyBeliefs, StepInfo
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import Encoder
 from kernelbayes.filters.missing import split_missing
@@ -125,13 +125,13 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        Beliefs, or a list of Beliefs for many sequences
+        Beliefs, or for many sequences ManyBeliefs, a list of them that answers for all
         """
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         runs = told(run_all(self, X, controls, gaps, progress))
         results = [_beliefs(self, run, run.weights) for run in runs]
-        return results if is_many(X) else results[0]
+        return ManyBeliefs(results) if is_many(X) else results[0]
 
     def smooth(
         self,
@@ -151,7 +151,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         results = smooth_all(self, told(run_all(self, X, controls, gaps, progress)), lag)
-        return results if is_many(X) else results[0]
+        return ManyBeliefs(results) if is_many(X) else results[0]
 
     def forecast(
         self, X: PointsLike, horizon: int, controls: PointsLike = None, gaps: Gaps = None
@@ -160,23 +160,27 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : points (T, ...), a list of sequences, or an array (S, T, d) of S sequences
+        X : points (T, ...), a list of sequences, an array (S, T, d) of S sequences, or FilterState
+            Observations of the past, or a live state: from there on nothing is filtered again.
         horizon : int
         controls : points (T + horizon, ...), or a list, optional
-            Of the past and of the future (or one row less, as in :meth:`fit`).
+            Of the past and of the future (or one row less, as in :meth:`fit`); from a live state
+            those of the future, (horizon, ...).
         gaps : array (T,) of int, or a list, optional
 
         Returns
         -------
-        Forecast, or a list of them
+        Forecast, or ManyBeliefs of them
             Beliefs about the states, and in ``.observations`` about the observations.
         """
         horizon = integer(horizon, "horizon", 1)
         check_is_fitted(self, "dynamics_")
+        if isinstance(X, FilterState):
+            return _from_state(self, X, horizon, controls)
         X = unstacked(X, self.kernel_x_)
         each = each_sequence(X, controls, gaps)
         results = [_forecast(self, part, horizon, u, gap) for part, u, gap in each]
-        return results if is_many(X) else results[0]
+        return ManyBeliefs(results) if is_many(X) else results[0]
 
     def calibrate(
         self,
@@ -283,10 +287,27 @@ def _forecast(
     steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
     run = told(run_all(model, X, u, gaps, False))[0]
-    W, states, seen = run.weights[-1][:, None], [], []
+    future = None if steps is None else take(steps, slice(past, past + horizon))
+    return ahead(model, run.weights[-1], horizon, future, len(run.seen))
+
+
+def _from_state(model: Filter, state: FilterState, horizon: int, controls: PointsLike) -> Forecast:
+    """Forecast from a live state, whose time is the number of steps made."""
+    if state.t == 0:
+        raise ValueError("a forecast needs a state after at least one step; this one is a start")
+    if state.belief.points is not model.Z_ and len(state.belief) != count(model.Z_):
+        raise ValueError("the state is of another filter: its belief is over other states")
+    kernel_u = getattr(model, "kernel_u_", None)
+    future = acting(controls, horizon + 1, kernel_u, model.names_u_)
+    return ahead(model, state.belief.weights, horizon, future, state.t)
+
+
+def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int) -> Forecast:
+    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...)."""
+    W, states, seen = w[:, None], [], []
     for h in range(horizon):
-        row = None if steps is None else take(steps, [past + h])
-        W = predict(model.dynamics_, W, model.dynamics_.acting(row), len(run.seen) + h)
+        row = None if controls is None else take(controls, [h])
+        W = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
         xp = namespace(W)
         states.append(W[:, 0])
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3

@@ -168,10 +168,26 @@ def read(
         x, z = as_points(x, named[0]), as_points(z, named[1])
         if count(x) != count(z):
             raise ValueError(f"sequence {i} has {count(x)} observations but {count(z)} states")
+        _check_states(z, i if many else None)
         if controls is not None and not (u is None and count(x) == 1):
             u = into_steps(as_points(u, named[2]), count(x))
         parts.append(Part(x, z, u))
     return parts
+
+
+def _check_states(Z: Points, number: int | None) -> None:
+    """Raise where a state is not known, with the code that splits the sequence there."""
+    if not isinstance(Z, np.ndarray) or Z.dtype.kind != "f" or not np.isnan(Z).any():
+        return
+    rows = np.flatnonzero(np.isnan(Z).reshape(len(Z), -1).any(axis=1))
+    where = "" if number is None else f" of sequence {number}"
+    raise ValueError(
+        f"Z has NaN in {len(rows)} rows{where}, first in row {rows[0]}: training states must be "
+        "known. Split the sequence here, so that no transition leads over the hole:\n"
+        "    known = np.flatnonzero(~np.isnan(Z.reshape(len(Z), -1)).any(axis=1))\n"
+        "    runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)\n"
+        "    model.fit([X[run] for run in runs], [Z[run] for run in runs])"
+    )
 
 
 def join(parts: list[Part]) -> Training:

@@ -51,6 +51,10 @@ class SameSpace(Composite):
         """Mean in the kernel's space."""
         return self.children[0].mean_of(points, weights)
 
+    def periods(self, d: int) -> tuple[float | None, ...]:
+        """Period of each of d coordinates of the space; None where there is none."""
+        return self.children[0].periods(d)
+
     def split(self, points: Points) -> list[tuple[Hashable, Kernel, Points]]:
         """Parts of the space."""
         return self.children[0].split(points)

@@ -182,6 +182,10 @@ class Kernel(ABC):
             ) from error
         return narrowed(weighted_sum(weights, vectors), vectors)
 
+    def periods(self, d: int) -> tuple[float | None, ...]:
+        """Period of each of d coordinates; None where there is none."""
+        return (None,) * d
+
     def preimage_of(self, points: Points, weights: Array) -> Points | None:  # noqa: ARG002
         """Point whose features are closest to the mean features; None: no closed form."""
         return None

@@ -63,6 +63,10 @@ class Periodic(_Curved):
             [self._in_bandwidths(xp.cos(angle)), self._in_bandwidths(xp.sin(angle))], axis=1
         )
 
+    def periods(self, d: int) -> tuple[float | None, ...]:
+        """Period of each of d coordinates."""
+        return self.period if isinstance(self.period, tuple) else (self.period,) * d
+
     def mean_of(self, points: Points, weights: Array) -> Array:
         """Direction of the average of points on the circle, in [0, period)."""
         X = as_vectors(points, "points")

@@ -90,6 +90,15 @@ class Parts(Combined):
                 result[..., self.part(columns, key)[0].astype(int)] = to_numpy(mean)
         return like(result, weights)
 
+    def periods(self, d: int) -> tuple[float | None, ...]:
+        """Period of each of d columns, by the part that it belongs to; None where there is none."""
+        found: list[float | None] = [None] * d
+        for key, kernel in () if self.by_name else self.parts:
+            own = _numbers(key, d - 1)
+            for column, period in zip(own, kernel.periods(len(own)), strict=True):
+                found[column] = period
+        return tuple(found)
+
     def on(self, columns: Sequence[int]) -> Parts:
         """Product over the parts of which coordinates, or names, are left."""
         if self.by_name:
