@@ -13,6 +13,7 @@ from kernelbayes.compare import (
 from kernelbayes.compression import Compressed, Resampled, compress, herd, resample, thin
 from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, Mixture, embed, mmd, mmd2
 from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.files import load, save
 from kernelbayes.filters import (
     Beliefs,
     FilterState,
@@ -112,6 +113,8 @@ __all__ = [
     # the rest
     "NumericalWarning",
     "laws",
+    "load",
     "plot",
+    "save",
 ]
 __all__ += kernels.__all__

@@ -74,7 +74,7 @@ class Component:
                 raise pickle.PicklingError(
                     f"SciPy does not pickle {source} faithfully; use scipy.stats.norm(...) instead"
                 )
-        return _remake, (adapter, source, self.low, self.high)
+        return remake, (adapter, source, self.low, self.high)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Component:
         return self  # immutable
@@ -197,10 +197,15 @@ def from_draws(draws: Floats) -> Component:
     return _unbounded(draws.shape[1], draw, made=(from_draws, draws))
 
 
-def _remake(
+def remake(
     adapter: Callable[[PriorLike], Component], source: PriorLike, low: Floats, high: Floats
 ) -> Component:
+    """Return the component an adapter makes of a source, with the bounds it had."""
     return replace(adapter(source), low=low, high=high)
+
+
+# The adapters by their names, for files.
+ADAPTERS = {f.__name__: f for f in (from_distribution, from_object, from_callable, from_draws)}
 
 
 def _unbounded(

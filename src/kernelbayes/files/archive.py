@@ -1,0 +1,213 @@
+r"""Models, embeddings and results on disk: ``save`` and ``load``.
+
+A file is a zip without compression: ``manifest.json`` and one ``.npy`` member for each array. The
+manifest has the versions, what the object is made of, and shape, type and SHA-256 of each array.
+Nothing in a file is code, and no name in it is resolved to code: classes come from the closed list
+of this library, functions of the user are passed to ``load`` again. What can be computed from the
+rest is not stored but computed when the file is read: Gram matrices, their factors, caches.
+
+>>> import numpy as np, tempfile, pathlib
+>>> from kernelbayes import Gaussian, embed, load, save
+>>> mu = embed(np.arange(4.0), Gaussian(1.0))
+>>> with tempfile.TemporaryDirectory() as folder:
+...     save(mu, pathlib.Path(folder) / "mu.kb")
+...     again = load(pathlib.Path(folder) / "mu.kb")
+>>> bool(again.mean() == mu.mean())
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelbayes.files.decode import Decoder
+from kernelbayes.files.encode import Encoder
+from kernelbayes.files.known import KINDS_STORED, Node
+
+# Version of the format: a reader takes files of its own and of all older versions.
+FORMAT = 1
+MANIFEST = "manifest.json"
+MEMBER = re.compile(r"[0-9]{1,6}\.npy")
+# Most bytes of a .npy header: NumPy writes 118 for all types that are stored here.
+LARGEST_HEADER = 1024
+
+
+def save(obj: object, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model, an embedding, beliefs, a kernel or a result to a file.
+
+    The file is written beside ``path`` and then takes its name in one step: whatever happens, the
+    old file or the new one is there, whole. A function of the user's (a ``Custom`` kernel, the
+    transition of a Monte Carlo filter) is not stored; :func:`load` says what to pass.
+
+    Parameters
+    ----------
+    obj : object
+        Anything this library returns.
+    path : path
+        ``.kb`` is the usual ending.
+    """
+    arrays: list[npt.NDArray[Any]] = []
+    encoder = Encoder(arrays)
+    tree = encoder.encode(obj, "object")
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("xb") as file:
+            _write(file, tree, arrays, encoder.functions)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str], **functions: Callable[..., Any]) -> Any:
+    """Read what :func:`save` has written; the same numbers come out.
+
+    Parameters
+    ----------
+    path : path
+    **functions : callables
+        Functions of the user's that the object had, by the names the error message gives.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated, altered, of a newer version or not one of this library's.
+    """
+    path = Path(path)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _read(archive, size, functions)
+        except _BadFile as error:
+            raise ValueError(f"{path}: {error}") from None
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
+            raise ValueError(f"{path}: truncated, altered or not a file of kernelbayes") from error
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            if isinstance(error, _Asked):
+                raise
+            raise ValueError(f"{path}: altered; its contents do not fit together") from error
+
+
+class _BadFile(Exception):
+    """What is wrong with a file, in words for its reader."""
+
+
+class _Asked(ValueError):
+    """Functions of the user's are missing."""
+
+
+def _write(file: Any, tree: Node, arrays: list[npt.NDArray[Any]], functions: list[str]) -> None:
+    from kernelbayes import __version__  # the package imports this module
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        listed = []
+        for i, array in enumerate(arrays):
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, array, allow_pickle=False)
+            data = buffer.getbuffer()
+            archive.writestr(zipfile.ZipInfo(f"{i}.npy"), data)
+            digest = hashlib.sha256(data).hexdigest()
+            listed.append({"shape": array.shape, "dtype": array.dtype.str, "sha256": digest})
+        manifest = {
+            "format": FORMAT,
+            "version": __version__,
+            "functions": functions,
+            "arrays": listed,
+            "object": tree,
+        }
+        text = json.dumps(manifest).encode()
+        archive.writestr(zipfile.ZipInfo(MANIFEST), text)
+        archive.comment = hashlib.sha256(text).hexdigest().encode()
+
+
+def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> Any:
+    """Return the object, after checking every claim of the file against its size."""
+    infos = archive.infolist()
+    if sum(info.file_size for info in infos) > size:
+        raise _BadFile(f"altered; its parts claim to be larger than the file, {size} bytes")
+    if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+        raise _BadFile("not a file of kernelbayes; those are not compressed")
+    names = [info.filename for info in infos]
+    if MANIFEST not in names or len(set(names)) < len(names):
+        raise _BadFile("not a file of kernelbayes; it has no manifest of its own")
+    strange = [n for n in names if n != MANIFEST and not MEMBER.fullmatch(n)]
+    if strange:
+        raise _BadFile(f"altered; it has a member {strange[0]!r} that does not belong there")
+    text = archive.read(MANIFEST)
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _BadFile("altered; its manifest cannot be read") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise _BadFile("not a file of kernelbayes; its manifest names no format")
+    if manifest["format"] > FORMAT:
+        raise _BadFile(
+            f"written by kernelbayes {manifest.get('version')}, whose format "
+            f"{manifest['format']} is newer than {FORMAT}; upgrade kernelbayes to read it"
+        )
+    if archive.comment.decode("ascii", "replace") != hashlib.sha256(text).hexdigest():
+        raise _BadFile("altered; its manifest is not the one that was written")
+    missing = [name for name in manifest["functions"] if name not in functions]
+    if missing:
+        asked = ", ".join(f"{name}=..." for name in manifest["functions"])
+        raise _Asked(
+            f"functions are not stored in files, and this model needs {', '.join(missing)}; "
+            f"read it with load(path, {asked})"
+        )
+    unknown = sorted(set(functions) - set(manifest["functions"]))
+    if unknown:
+        raise _Asked(f"the file asks for {manifest['functions'] or 'no functions'}, not {unknown}")
+    arrays = list(_arrays(archive, manifest["arrays"]))
+    try:
+        return Decoder(arrays, functions).decode(manifest["object"])
+    except RecursionError:
+        raise _BadFile("altered; its contents are nested too deeply") from None
+
+
+def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[npt.NDArray[Any]]:
+    """Arrays of a file, each checked against the manifest before memory is asked for."""
+    for i, entry in enumerate(listed):
+        data = archive.read(f"{i}.npy")
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise _BadFile(f"altered; array {i} is not the one that was written")
+        stream = io.BytesIO(data)
+        major, _ = np.lib.format.read_magic(stream)
+        read = (
+            np.lib.format.read_array_header_1_0
+            if major == 1
+            else np.lib.format.read_array_header_2_0
+        )
+        shape, fortran, dtype = read(stream, max_header_size=LARGEST_HEADER)
+        if dtype.kind not in KINDS_STORED or dtype.hasobject:
+            raise _BadFile(f"altered; array {i} has type {dtype}, which is never written")
+        if list(shape) != list(entry["shape"]) or dtype.str != entry["dtype"]:
+            raise _BadFile(f"altered; array {i} has another shape or type than the manifest says")
+        entries = 1
+        for length in shape:
+            entries *= length
+        if entries * dtype.itemsize != len(data) - stream.tell():
+            raise _BadFile(f"altered; array {i} claims another size than it has")
+        flat = np.frombuffer(data, dtype=dtype, offset=stream.tell())
+        yield flat.reshape(shape, order="F" if fortran else "C").copy(order="K")

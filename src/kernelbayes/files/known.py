@@ -1,0 +1,77 @@
+"""What files may hold beside plain values: classes of this library, distributions of SciPy."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pkgutil
+from collections.abc import Mapping
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any
+
+from scipy import stats
+
+# A value as JSON has it. Anything but None, a boolean, a number or a string is a dict of one entry
+# that says what it is.
+Node = Any
+PACKAGE = __name__.partition(".")[0]
+# Types of arrays that are stored: booleans, integers, floats and strings; none holds an object.
+KINDS_STORED = "biufU"
+# Parts of the library whose classes are never stored: pictures, commands, this package.
+NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
+
+
+@cache
+def registry() -> dict[str, type]:
+    """Every class of the library by its name: the only ones that a file can name."""
+    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(import_module(PACKAGE).__path__, f"{PACKAGE}."):
+        short = module.name.removeprefix(f"{PACKAGE}.")
+        if short.split(".")[0] in NOT_STORED:
+            continue
+        for name, value in vars(import_module(module.name)).items():
+            if isinstance(value, type) and value.__module__ == module.name:
+                found[f"{short}.{name}"] = value
+    return found
+
+
+def name_of(cls: type) -> str | None:
+    """Name of a class that can be stored; None for others."""
+    return _names().get(cls)
+
+
+@cache
+def _names() -> dict[type, str]:
+    return {cls: name for name, cls in registry().items()}
+
+
+def stored_fields(cls: type) -> tuple[str, ...] | None:
+    """Fields of a dataclass that are not caches; None for other classes."""
+    if not dataclasses.is_dataclass(cls):
+        return None
+    fields = dataclasses.fields(cls)
+    return tuple(f.name for f in fields if f.init or f.default_factory is dataclasses.MISSING)
+
+
+def is_cache(cls: type, name: str) -> bool:
+    """Whether an attribute holds what its class computes from the others."""
+    return isinstance(inspect.getattr_static(cls, name, None), cached_property)
+
+
+def frozen_distribution(value: Any) -> tuple[str, Any, Any] | None:
+    """Name and arguments of a frozen distribution of scipy.stats; None for anything else."""
+    if isinstance(value, type(stats.multivariate_normal())):
+        return "multivariate_normal", (value.mean, value.cov), {}
+    name = getattr(getattr(value, "dist", None), "name", None)
+    if isinstance(name, str) and name in distributions() and hasattr(value, "kwds"):
+        return name, value.args, value.kwds
+    return None
+
+
+@cache
+def distributions() -> Mapping[str, Any]:
+    """Distributions of scipy.stats by their names."""
+    kinds = (stats.rv_continuous, stats.rv_discrete)
+    known = {n: d for n, d in vars(stats).items() if isinstance(d, kinds)}
+    return {**known, "multivariate_normal": stats.multivariate_normal}

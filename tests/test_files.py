@@ -1,0 +1,363 @@
+"""Files: round trips, hostile files, kills."""
+
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import kernelbayes as kb
+
+
+def walk(z, rng, control=None):
+    return 0.9 * z + 0.3 * rng.normal(size=z.shape)
+
+
+def dot(X, Y):
+    return np.asarray(X) @ np.asarray(Y).T
+
+
+def sample(n=60):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 2))
+    return x, x[:, :1] + 0.1 * rng.normal(size=(n, 1))
+
+
+X, Z = sample()
+NEW = X[:5] + 0.01
+
+
+def posterior_of(model):
+    return model.posterior(NEW).weights
+
+
+def filtered(model):
+    beliefs = model.filter(NEW)
+    return np.hstack([beliefs.mean(), beliefs.cov()[:, 0]])
+
+
+def smoothed(model):
+    return np.hstack([filtered(model), model.smooth(NEW).mean()])
+
+
+def simulations():
+    rng = np.random.default_rng(1)
+    theta = rng.normal(size=(200, 2))
+    return theta, theta + 0.3 * rng.normal(size=(200, 2))
+
+
+def learned(method):
+    return kb.LikelihoodFree(method=method, rng=0).fit(*simulations())
+
+
+def answers(model):
+    found = model.posterior(NEW[0])
+    return np.concatenate([found.mean(), found.interval(0.9).ravel()])
+
+
+def moments(mu):
+    return np.concatenate([np.ravel(mu.mean()), np.ravel(mu.cov()), np.ravel(mu(mu.points))])
+
+
+def frames():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    return kb.KernelBayesRule().fit(frame, Z)
+
+
+def numbers(result):
+    return [result.statistic, result.pvalue, *result.null]
+
+
+# What is saved, how it is made, and numbers that it answers with.
+CASES = {
+    "embedding": (lambda: kb.embed(X, kb.Gaussian(1.0)), moments),
+    "weighted": (lambda: kb.embed(X, kb.Matern(2.0, 1.5), np.arange(60.0)), moments),
+    "gaussian": (lambda: kb.GaussianEmbedding([0.3], [[0.2]], kb.Gaussian(1.0)), lambda m: m(Z)),
+    "strings": (
+        lambda: kb.embed(["ab", "ba", "aab"], kb.Spectrum(2)),
+        lambda mu: mu(["ab", "bb"]),
+    ),
+    "kernel": (lambda: kb.Gaussian((1.0, 2.0)) * 2.0 + kb.Linear(), lambda k: k(X, NEW)),
+    "parts": (
+        lambda: kb.Parts({0: kb.Laplace(1.0), 1: kb.Periodic(0.7, 6.3)}),
+        lambda k: k(X, NEW),
+    ),
+    "features": (lambda: kb.nystrom(kb.Gaussian(1.0), X, 10, rng=0), lambda k: k.features(NEW)),
+    "conditional": (lambda: kb.ConditionalEmbedding().fit(X, Z), lambda m: m(NEW).weights),
+    "batch": (lambda: kb.ConditionalEmbedding().fit(X, Z)(NEW), lambda b: b.mean()),
+    "rule": (lambda: kb.KernelBayesRule().fit(X, Z), posterior_of),
+    "rule-prior": (lambda: kb.KernelBayesRule().fit(X, Z, prior=Z[:30]), posterior_of),
+    "rule-original": (
+        lambda: kb.KernelBayesRule(method="original").fit(X, Z, prior=Z[:30]),
+        posterior_of,
+    ),
+    "rule-rank": (lambda: kb.KernelBayesRule(rank=20, rng=0).fit(X, Z), posterior_of),
+    "rule-tuned": (
+        lambda: kb.tune(kb.KernelBayesRule(), X, Z, budget=3, rng=0),
+        posterior_of,
+    ),
+    "rule-names": (frames, posterior_of),
+    "filter": (lambda: kb.KernelBayesFilter(rng=0).fit(X, Z), smoothed),
+    "filter-rank": (lambda: kb.KernelBayesFilter(rank=20, rng=0).fit(X, Z), smoothed),
+    "filter-original": (lambda: kb.KernelBayesFilter(method="original", rng=0).fit(X, Z), filtered),
+    "state": (
+        lambda: kb.KernelBayesFilter(rng=0).fit(X, Z).start(),
+        lambda s: s.belief.weights,
+    ),
+    "beliefs": (
+        lambda: kb.KernelBayesFilter(rng=0).fit(X, Z).filter(NEW),
+        lambda b: np.hstack([b.mean(), b.interval(0.9)[:, 0]]),
+    ),
+    "free-adjusted": (lambda: learned("adjusted"), answers),
+    "free-likelihood": (lambda: learned("likelihood"), answers),
+    "free-importance": (lambda: learned("importance"), answers),
+    "free-posterior": (lambda: learned("adjusted").posterior(NEW[0]), moments),
+    "prior": (
+        lambda: kb.as_prior([stats.norm(0.0, 1.0), stats.uniform(-1.0, 2.0)]),
+        lambda p: p.sample(5, np.random.default_rng(0)),
+    ),
+    "test": (lambda: kb.mmd_test(X, X + 1.0, rng=0), numbers),
+    "aggregated": (lambda: kb.mmd_aggregated(X, X + 1.0, rng=0), lambda r: [r.pvalue]),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_round_trip_gives_the_same_numbers(name, folder):
+    make, ask = CASES[name]
+    made = make()
+    path = folder / f"{name}.kb"
+    kb.save(made, path)
+    again = kb.load(path)
+    assert type(again) is type(made)
+    np.testing.assert_array_equal(np.asarray(ask(again)), np.asarray(ask(made)))
+
+
+@pytest.mark.parametrize("name", ["rule-prior", "filter", "free-adjusted"])
+def test_another_process_gives_the_same_numbers(name, tmp_path):
+    make, ask = CASES[name]
+    made = make()
+    path = tmp_path / "model.kb"
+    kb.save(made, path)
+    code = (
+        "import sys, numpy as np, kernelbayes as kb, test_files as t\n"
+        "answer = t.CASES[sys.argv[2]][1](kb.load(sys.argv[1]))\n"
+        "np.save(sys.argv[3], np.asarray(answer))"
+    )
+    paths = [str(Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    out = tmp_path / "answer.npy"
+    subprocess.run([sys.executable, "-c", code, path, name, out], check=True, env=environment)
+    np.testing.assert_array_equal(np.load(out), np.asarray(ask(made)))
+
+
+def test_functions_of_the_user_are_passed_again(tmp_path):
+    model = kb.KernelMonteCarloFilter(walk, Z, kernel_x=kb.Custom(dot), rng=0).fit(X, Z)
+    path = tmp_path / "model.kb"
+    kb.save(model, path)
+    with pytest.raises(ValueError, match=r"load\(path, .*transition=\.\.\."):
+        kb.load(path)
+    again = kb.load(path, transition=walk, function=dot)
+    np.testing.assert_array_equal(filtered(again), filtered(model))
+    with pytest.raises(ValueError, match="other"):
+        kb.load(path, transition=walk, function=dot, other=walk)
+
+
+def test_two_functions_of_one_name(tmp_path):
+    kernel = kb.Custom(dot) + kb.Custom(lambda x, y: 2.0 * dot(x, y))
+    kb.save(kernel, tmp_path / "kernel.kb")
+    again = kb.load(tmp_path / "kernel.kb", function=dot, function_2=lambda x, y: 2.0 * dot(x, y))
+    np.testing.assert_allclose(again(X, NEW), 3.0 * dot(X, NEW))
+
+
+def test_what_cannot_be_saved_is_named(tmp_path):
+    path = tmp_path / "no.kb"
+    with pytest.raises(TypeError, match="cannot save"):
+        kb.save(object(), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_small(tmp_path):
+    x, z = sample(700)
+    for rank in (None, 50):
+        model = kb.KernelBayesFilter(rank=rank, rng=0).fit(x, z)
+        model.filter(x[:20])
+        model.smooth(x[:20])
+        kb.save(model, tmp_path / "filter.kb")
+        # Three times the training data, n x rank and rank x rank of states and observations, and
+        # the words around them; a Gram matrix alone would be 3.9 MB.
+        ranks = [model.dynamics_.features.shape[1], model.observations_.gram.factor.shape[1]]
+        numbers = 700 * (9 + sum(ranks)) + 2 * sum(r * r for r in ranks)
+        assert (tmp_path / "filter.kb").stat().st_size < 8 * numbers + 40_000
+    rule = kb.KernelBayesRule().fit(x, z, prior=z[:100])
+    kb.save(rule, tmp_path / "rule.kb")
+    assert (tmp_path / "rule.kb").stat().st_size < 8 * 700 * 9 + 40_000
+
+
+# --- hostile files -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good(folder):
+    path = folder / "good.kb"
+    kb.save(kb.KernelBayesRule(rank=5, rng=0).fit(X, Z), path)
+    return path.read_bytes()
+
+
+def refused(data, path, match=None):
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=match) as caught:
+        kb.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_files(good, tmp_path):
+    for size in [0, 1, 21, *np.linspace(22, len(good) - 1, 40).astype(int)]:
+        refused(good[:size], tmp_path / "cut.kb")
+
+
+def test_flipped_bits_are_found_or_change_nothing(good, tmp_path):
+    rng = np.random.default_rng(3)
+    path = tmp_path / "flipped.kb"
+    path.write_bytes(good)
+    expected = posterior_of(kb.load(path))
+    for _ in range(150):
+        data = bytearray(good)
+        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(data))
+        try:
+            found = posterior_of(kb.load(path))
+        except ValueError:
+            continue
+        # Dates and the like in the headers of the zip.
+        np.testing.assert_array_equal(found, expected)
+
+
+def rewritten(good, change=lambda manifest: None, members=(), compress=zipfile.ZIP_STORED):
+    """Make a file with another manifest, signed again, and other members."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(out, "w", compress) as new:
+        manifest = json.loads(old.read("manifest.json"))
+        change(manifest)
+        text = json.dumps(manifest).encode()
+        given = dict(members)
+        for name in old.namelist():
+            if name != "manifest.json" and name not in given:
+                new.writestr(name, old.read(name))
+        for name, data in given.items():
+            new.writestr(name, data)
+        new.writestr("manifest.json", text)
+        new.comment = sha256(text).hexdigest().encode()
+    return out.getvalue()
+
+
+def npy(shape, data=b"", descr="<f8"):
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        out, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
+    return out.getvalue() + data
+
+
+def signed(name, data, **entry):
+    def change(manifest):
+        i = int(name.split(".")[0])
+        manifest["arrays"][i].update(entry, sha256=sha256(data).hexdigest())
+
+    return change
+
+
+def test_newer_versions_and_other_files(good, tmp_path):
+    path = tmp_path / "other.kb"
+    refused(rewritten(good, lambda m: m.update(format=2)), path, "newer")
+    refused(b"not a zip at all" * 10, path, "not a file of kernelbayes")
+    empty = io.BytesIO()
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+    refused(empty.getvalue(), path, "no manifest")
+    refused(pickle.dumps(X), path)
+    with pytest.raises(FileNotFoundError):
+        kb.load(tmp_path / "nowhere.kb")
+
+
+def test_lies_about_sizes(good, tmp_path):
+    path = tmp_path / "lies.kb"
+    huge = npy((10**7, 10**6))  # 72 TiB
+    change = signed("0.npy", huge, shape=[10**7, 10**6], dtype="<f8")
+    refused(rewritten(good, change, {"0.npy": huge}), path, "claims another size")
+    bomb = rewritten(good, members={"0.npy": bytes(10**8)}, compress=zipfile.ZIP_DEFLATED)
+    refused(bomb, path, "larger than the file")
+    small = rewritten(good, compress=zipfile.ZIP_DEFLATED)
+    refused(small, path)
+
+
+def test_members_and_types_that_do_not_belong(good, tmp_path):
+    path = tmp_path / "strange.kb"
+    refused(rewritten(good, members={"../evil.npy": b"x"}), path, "does not belong")
+    objects = npy((1,), b"x" * 8, "|O")
+    change = signed("0.npy", objects, shape=[1], dtype="|O")
+    refused(rewritten(good, change, {"0.npy": objects}), path, "never written")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"class": "os.system", "state": {}, "number": 0},
+        {"class": "kernels.radial.Gaussian", "state": {"__class__": 1}, "number": 0},
+        {"class": "kernels.radial.Gaussian", "state": {}, "number": 0},
+        {"eval": "1 + 1"},
+        {"scipy": ["system", {"tuple": []}, {"dict": []}]},
+        {"generator": {"dict": [["bit_generator", "bit_generator"]]}},
+        {"same": 7},
+        {"array": 10**9},
+        ["bare"],
+        json.loads("[" * 50 + "]" * 50),
+    ],
+    ids=str,
+)
+def test_trees_that_are_never_written(tree, good, tmp_path):
+    refused(rewritten(good, lambda m: m.update(object=tree)), tmp_path / "tree.kb", "altered")
+
+
+# --- kills ---------------------------------------------------------------------------------------
+
+WRITER = """
+import sys, numpy as np, kernelbayes as kb
+path, k = sys.argv[1], 0
+print("ready", flush=True)
+while True:
+    k += 1
+    kb.save(kb.embed(np.full((20_000, 3), float(k)), kb.Gaussian(1.0)), path)
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_the_old_file_is_whole(kills, tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "mu.kb"
+    kb.save(kb.embed(np.zeros((3, 3)), kb.Gaussian(1.0)), path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(kills):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
+            writer.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.1))
+            writer.send_signal(signal.SIGKILL)
+        points = kb.load(path).points
+        assert np.all(points == points[0, 0])
