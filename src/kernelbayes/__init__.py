@@ -23,6 +23,7 @@ from kernelbayes.filters import (
     StepInfo,
 )
 from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
+from kernelbayes.graphs import GraphBeliefs, KernelBeliefPropagation, Message
 from kernelbayes.kernels import *  # noqa: F403
 from kernelbayes.likelihood_free import (
     LikelihoodFree,
@@ -88,6 +89,10 @@ __all__ = [
     "KernelBayesFilter",
     "KernelMonteCarloFilter",
     "StepInfo",
+    # graphs
+    "GraphBeliefs",
+    "KernelBeliefPropagation",
+    "Message",
     # likelihood-free inference
     "LikelihoodFree",
     "Posterior",

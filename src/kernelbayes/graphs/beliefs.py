@@ -1,0 +1,186 @@
+"""The answer to a query: a belief for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Floats, like
+from kernelbayes.embedding import Batch, Embedding
+from kernelbayes.graphs.evidence import Observed, check_node
+from kernelbayes.graphs.propagate import Propagation
+from kernelbayes.graphs.relation import Domain
+from kernelbayes.graphs.structure import Edge, Node
+from kernelbayes.kernels import Kernel, Parts
+from kernelbayes.points import Names, Points, concatenate, take
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A message: a function of the node it goes to, at the points of that node's sample.
+
+    ``values`` are (q,), or (m, q) for m cases, with a maximum of 1.
+    """
+
+    points: Points
+    values: Array
+
+
+class GraphBeliefs(Mapping[Node, Embedding | Batch]):
+    """Beliefs by node: an :class:`Embedding` each, or a :class:`Batch` for a batch of evidence.
+
+    Attributes
+    ----------
+    converged : bool
+    iterations : int
+        How often all messages were passed; two passes on a tree.
+    deltas : array (iterations,)
+        Largest change of a message (of maximum 1) in each iteration.
+    messages : mapping
+        From directed edges (source, target) to :class:`Message`; not those to observed nodes.
+    """
+
+    def __init__(self, variables: Sequence[Node], passed: Propagation, single: bool) -> None:
+        self._variables = tuple(variables)
+        self._passed = passed
+        self._single = single
+
+    converged = property(lambda self: self._passed.converged, doc="Whether messages settled.")
+    iterations = property(lambda self: len(self._passed.deltas), doc="Number of iterations.")
+    deltas = property(lambda self: np.array(self._passed.deltas), doc="Changes (iterations,).")
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+    def __contains__(self, node: object) -> bool:
+        return node in set(self._variables)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "not converged"
+        return f"GraphBeliefs({len(self)} nodes, {state} after {self.iterations} iterations)"
+
+    def __getitem__(self, node: Node) -> Embedding | Batch:
+        """Belief of one node."""
+        if node not in self._passed.learned.graph.position:
+            raise KeyError(node)
+        domain = self._passed.learned.domain_of(node)
+        seen = self._passed.observed.get(node)
+        if seen is not None and seen.embedding is not None:
+            return seen.embedding
+        if seen is not None:
+            return self._with_values(node, domain, seen)
+        weights = self._weights([node])[:, 0]
+        return self._embedding(domain.points, weights, domain.kernel, domain.names)
+
+    def stacked(self, nodes: Sequence[Node]) -> Batch:
+        """Beliefs of nodes that share a sample (templates) as one Batch, for one case of evidence.
+
+        Its questions are then answered for all of them at once: ``stacked(pixels).mean()``.
+        """
+        graph = self._passed.learned.graph
+        for node in nodes:
+            check_node(self._passed.learned, node, "stacked")
+        if len({int(graph.domain[graph.position[node]]) for node in nodes}) != 1:
+            raise ValueError("only nodes that share a sample, by their templates, can be stacked")
+        if self._passed.cases != 1:
+            raise ValueError("beliefs of several cases cannot be stacked; ask for one at a time")
+        if any(node in self._passed.observed for node in nodes):
+            raise ValueError("observed nodes cannot be stacked; leave them out")
+        domain = self._passed.learned.domain_of(nodes[0])
+        found = self._embedding(
+            domain.points, self._weights(nodes)[0], domain.kernel, domain.names, batch=True
+        )
+        assert isinstance(found, Batch)
+        return found
+
+    def joint(self, first: Node, second: Node) -> Embedding | Batch:
+        """Belief of two neighbours that are not observed, over the pairs of their edge.
+
+        An embedding of a joint variable, with the nodes' names as parts. On a tree it is exact up
+        to the estimates of the edges; on other graphs it is that of belief propagation.
+        """
+        passed, graph = self._passed, self._passed.learned.graph
+        ends = next((k for k, e in enumerate(graph.edges) if set(e) == {first, second}), None)
+        if ends is None:
+            raise ValueError(f"{first!r} and {second!r} have no edge between them")
+        if any(node in passed.observed for node in (first, second)):
+            raise ValueError("the joint belief is of two nodes that are not observed")
+        relation = passed.learned.relations[graph.template[ends]]
+        logs, points, kernels = 0.0, {}, {}
+        for side, rows in enumerate((relation.i, relation.j)):
+            node, domain = graph.edges[ends][side], relation.domains[side]
+            at = graph.position[node]
+            number = int(passed.domain[at])
+            incoming = passed.totals(number, np.array([passed.place[at]]))[0]
+            incoming = incoming - passed.logs[number][passed.slot[2 * ends + side]]
+            logs = logs + incoming[:, rows]
+            points[str(node)], kernels[str(node)] = take(domain.points, rows), domain.kernel
+        weights = _normalised(np.asarray(logs))
+        parts = {str(node): points[str(node)] for node in (first, second)}
+        return self._embedding(parts, weights, Parts({n: kernels[n] for n in parts}), tuple(parts))
+
+    @property
+    def messages(self) -> Mapping[Edge, Message]:
+        """Messages by directed edge (source, target)."""
+        return _Messages(self._passed, self._single)
+
+    def _weights(self, nodes: Sequence[Node]) -> Floats:
+        """Weights (cases, k, q) of nodes of one domain."""
+        passed = self._passed
+        at = np.array([passed.learned.graph.position[node] for node in nodes])
+        number = int(passed.domain[at[0]])
+        logs = passed.totals(number, passed.place[at])
+        logs = logs + np.log(passed.learned.domains[number].shares)
+        return np.moveaxis(_normalised(logs), 0, 1)
+
+    def _embedding(
+        self, points: Points, weights: Floats, kernel: Kernel, names: Names, batch: bool = False
+    ) -> Embedding | Batch:
+        """Embedding of one case, or Batch of several (or of several nodes)."""
+        found = like(weights, kernel.diag(take(points, slice(0, 1))))
+        if self._single and not batch:
+            return Embedding(points, found[0, :], kernel, names)
+        return Batch(points, found, kernel, names)
+
+    def _with_values(self, node: Node, domain: Domain, seen: Observed) -> Embedding | Batch:
+        """Belief of a node observed in some cases: there it is a point mass at the value."""
+        points, cases = seen.points, np.broadcast_to(seen.cases, self._passed.cases)
+        weights = np.zeros((len(cases), int(seen.cases.sum())))
+        weights[np.flatnonzero(cases), np.arange(cases.sum()) % weights.shape[1]] = 1.0
+        if not cases.all():
+            others = np.where(cases[:, None], 0.0, self._weights([node])[:, 0])
+            points = concatenate(domain.points, points)
+            weights = np.concatenate([others, weights], axis=1)
+        return self._embedding(points, weights, domain.kernel, domain.names)
+
+
+class _Messages(Mapping[Edge, Message]):
+    def __init__(self, passed: Propagation, single: bool) -> None:
+        self._passed, self._single = passed, single
+        nodes = passed.learned.graph.nodes
+        kept = np.flatnonzero(passed.slot >= 0)
+        self._at = {(nodes[passed.source[d]], nodes[passed.target[d]]): d for d in kept}
+
+    def __iter__(self) -> Iterator[Edge]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, edge: Edge) -> Message:
+        directed = self._at[edge]
+        number = int(self._passed.domain[self._passed.target[directed]])
+        values = np.exp(self._passed.logs[number][self._passed.slot[directed]])
+        points = self._passed.learned.domains[number].points
+        return Message(points, values[0] if self._single else values)
+
+
+def _normalised(logs: Floats) -> Floats:
+    """Weights along the last axis that sum to one, from their logarithms."""
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

@@ -1,0 +1,221 @@
+r"""Kernel belief propagation: inference in graphs of any variables, learned from pairs.
+
+A Markov network on a graph has one factor for each edge. Belief propagation passes messages along
+the edges until each node knows what all evidence says about it (CME13 section 5.1). Here a message
+is a conditional expectation estimated from pairs, so variables may be numbers, vectors, categories,
+strings or rotations, and only pairs are needed, never a joint sample.
+
+>>> import numpy as np
+>>> from kernelbayes import KernelBeliefPropagation
+>>> rng = np.random.default_rng(0)
+>>> a = rng.normal(size=400)
+>>> b = a + 0.5 * rng.normal(size=400)
+>>> c = b + 0.5 * rng.normal(size=400)
+>>> model = KernelBeliefPropagation([("a", "b"), ("b", "c")]).fit({"a": a, "b": b, "c": c})
+>>> beliefs = model.query(evidence={"c": 1.0})
+>>> sorted(beliefs), beliefs.converged
+(['a', 'b'], True)
+>>> bool(abs(beliefs["a"].mean()[0] - 1.0 / 1.5) < 0.2)  # E[a | c] = c / 1.5
+True
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kernelbayes.arrays import NumericalWarning, Rng, as_generator
+from kernelbayes.graphs.beliefs import GraphBeliefs
+from kernelbayes.graphs.evidence import (
+    VirtualEvidence,
+    check_node,
+    read_evidence,
+    read_likelihoods,
+)
+from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
+from kernelbayes.graphs.reading import Kernels, Learned, learn
+from kernelbayes.graphs.structure import GraphLike, Node, Templates
+from kernelbayes.points import PointsLike, integer, option, positive, share
+from kernelbayes.rules.conditional import Ridge
+
+
+class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
+    """Beliefs about the nodes of a graph, from evidence about some of them.
+
+    Parameters
+    ----------
+    graph : iterable of edges, networkx graph, "tree" or None
+        Undirected. "tree" learns the spanning tree of largest dependence (HSIC) from the data. None
+        takes the edges of ``templates``.
+    kernels : Kernel or mapping from nodes to kernels, optional
+        Nodes without one have the median Gaussian for numbers, Delta for anything else.
+    ridge : float or "loo"
+        Of all regressions; "loo" chooses one for each, by leave-one-out error.
+    rank : int, optional
+        Nystrom features of this rank for every node.
+    templates : mapping from names to edges, optional
+        The edges of a template share their pairs, and the nodes at one end of a template share
+        their sample: all horizontal neighbours in an image, all steps of a chain.
+    schedule : {"auto", "tree", "synchronous", "residual"}
+        "tree": two passes, exact on graphs without cycles. "synchronous": all messages at once.
+        "residual": the message that changes most first. "auto" is "tree" where it can be,
+        "synchronous" elsewhere.
+    damping : float in [0, 1)
+        Share of the old message (of its logarithm) that is kept on graphs with cycles.
+    floor : float in (0, 1)
+        Messages, which stand for ratios of densities, are kept above this share of their maximum;
+        not those to categories.
+    max_iterations : int
+    tolerance : float
+        Iterations stop when no message, of maximum 1, changes by more.
+    rng : int, Generator or None
+        For landmarks.
+
+    Attributes
+    ----------
+    graph_ : Graph
+        Nodes and edges in use.
+    ridges_ : mapping
+        From edges (or templates) to the ridges of the regressions on their first and second node.
+
+    Notes
+    -----
+    On a tree with Delta kernels the beliefs are exact for the tables of the pairs. On graphs with
+    cycles belief propagation is an approximation, with kernels or without, and may not converge: a
+    ``NumericalWarning`` says so, with the last changes.
+    """
+
+    def __init__(
+        self,
+        graph: GraphLike = None,
+        kernels: Kernels = None,
+        ridge: Ridge = "loo",
+        rank: int | None = None,
+        templates: Templates | None = None,
+        schedule: Schedule = "auto",
+        damping: float = 0.2,
+        floor: float = 1e-3,
+        max_iterations: int = 100,
+        tolerance: float = 1e-5,
+        rng: Rng = None,
+    ) -> None:
+        self.graph = graph
+        self.kernels = kernels
+        self.ridge = ridge
+        self.rank = rank
+        self.templates = templates
+        self.schedule = schedule
+        self.damping = damping
+        self.floor = floor
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+        self.rng = rng
+
+    def fit(self, data: Any) -> Self:
+        """Learn every edge from data.
+
+        Parameters
+        ----------
+        data : frame, or mapping
+            A frame whose columns are the nodes, or a mapping from nodes to points: rows are joint
+            observations, NaN or None is missing, and an edge uses the rows in which both of its
+            nodes are there. A node that is a tuple of names has several columns. Or a mapping from
+            edges (or templates) to (points, points): pairs of each, from samples of their own.
+        """
+        rank = None if self.rank is None else integer(self.rank, "rank")
+        if self.graph is None and self.templates is None:
+            raise ValueError('graph must be a list of edges, a networkx graph or "tree"')
+        rng: Rng = None if rank is None else as_generator(self.rng)
+        self.learned_ = learn(self.graph, self.templates, data, self.kernels, self.ridge, rank, rng)
+        for relation in self.learned_.relations:
+            _ = relation.operators
+        return self
+
+    @property
+    def graph_(self) -> Any:
+        """Nodes and edges in use."""
+        return self._fitted().graph
+
+    @property
+    def ridges_(self) -> dict[Any, tuple[float, float]]:
+        """Ridges by edge or template."""
+        learned = self._fitted()
+        named = zip(learned.graph.names, learned.relations, strict=True)
+        return {name: relation.ridges for name, relation in named}
+
+    def query(
+        self,
+        variables: Sequence[Node] | None = None,
+        evidence: Mapping[Node, PointsLike] | PointsLike = None,
+        virtual_evidence: Mapping[Node, VirtualEvidence] | None = None,
+    ) -> GraphBeliefs:
+        """Beliefs about nodes, given evidence about others.
+
+        Parameters
+        ----------
+        variables : list of nodes, optional
+            All that are not observed, if not given.
+        evidence : mapping or frame, optional
+            A value for a node, or an Embedding, whose distribution takes the place of a value. An
+            array of m values (or a Batch) makes m cases at once; NaN or None in it says that the
+            node is not observed in that case. The belief of an observed node is its value.
+        virtual_evidence : mapping, optional
+            Likelihoods: a function from points (q, ...) to values (q,), a mapping from categories
+            to values, or ``(conditional, value)``: what a noisy child showed, with the
+            ConditionalEmbedding of the child given the node.
+
+        Returns
+        -------
+        GraphBeliefs
+            Mapping from nodes to an Embedding each (a Batch for m cases), with ``converged``,
+            ``iterations``, ``deltas`` and ``messages``.
+        """
+        passed, single = self._propagation(evidence, virtual_evidence)
+        graph = passed.learned.graph
+        if variables is None:
+            fixed = {node for node, one in passed.observed.items() if one.cases.all()}
+            variables = [node for node in graph.nodes if node not in fixed]
+        elif isinstance(variables, str) or not isinstance(variables, Sequence):
+            variables = [variables]
+        for node in variables:
+            check_node(passed.learned, node, "variables")
+        self._run(passed)
+        return GraphBeliefs(variables, passed, single)
+
+    def _propagation(self, evidence: Any, virtual_evidence: Any) -> tuple[Propagation, bool]:
+        """Messages before the first iteration, and whether there is one case of evidence only."""
+        learned = self._fitted()
+        option(self.schedule, "schedule", SCHEDULES)
+        damping, floor = share(self.damping, "damping", low=True), share(self.floor, "floor")
+        observed = read_evidence(learned, evidence)
+        likelihoods = read_likelihoods(learned, virtual_evidence)
+        sizes = {node: len(one.cases) for node, one in observed.items()}
+        sizes |= {(node, "virtual"): len(values) for node, values in likelihoods.items()}
+        several = {node: size for node, size in sizes.items() if size != 1}
+        if len(set(several.values())) > 1:
+            raise ValueError(f"evidence has different numbers of cases: {several}")
+        cases = max(sizes.values(), default=1)
+        single = cases == 1 and all(one.single for one in observed.values())
+        return Propagation(learned, observed, likelihoods, cases, floor, damping), single
+
+    def _run(self, passed: Propagation) -> None:
+        most = integer(self.max_iterations, "max_iterations")
+        passed.run(self.schedule, most, positive(self.tolerance, "tolerance"))
+        nodes = passed.learned.graph.nodes
+        if passed.lost:
+            some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
+            warnings.warn(
+                f"what {', '.join(some)} would tell a neighbour is unlike all training pairs; "
+                "it is left out there",
+                NumericalWarning,
+                stacklevel=3,
+            )
+
+    def _fitted(self) -> Learned:
+        check_is_fitted(self, "learned_")
+        learned: Learned = self.learned_
+        return learned

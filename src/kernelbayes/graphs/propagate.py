@@ -1,0 +1,308 @@
+r"""Messages along the edges of a graph, until they no longer change.
+
+Messages are held as logarithms on the points of the domain they go to, with a maximum of 0: the
+product of any number of them is a sum, and nothing under- or overflows. A regression may give
+negative values; a message stands for a ratio of densities, so it is kept above ``floor`` times its
+maximum, except for categories, whose tables have no such errors.
+
+All edges of a relation in one direction are one batch: their updates are two matrix products.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from kernelbayes.arrays import Bools, Floats, Ints, NumericalWarning, row_blocks, threads_for
+from kernelbayes.graphs.evidence import Observed
+from kernelbayes.graphs.reading import Learned
+from kernelbayes.graphs.structure import Node
+
+Schedule = Literal["auto", "tree", "synchronous", "residual"]
+SCHEDULES: tuple[Schedule, ...] = ("auto", "tree", "synchronous", "residual")
+# Stands for zero in a table: products of two are still positive numbers.
+TINY = 1e-150
+# Numbers of one block of messages: 2 MB, so that a block stays in the cache of one core.
+MESSAGE_ENTRIES = 2**18
+
+
+@dataclass(eq=False)
+class Propagation:
+    """Messages of one query, in ``cases`` cases at once.
+
+    Directed edge 2 e goes to the first node of edge e, 2 e + 1 to the second. A node observed in
+    all cases receives no messages, and sends the same one always.
+    """
+
+    learned: Learned
+    observed: dict[Node, Observed]
+    likelihoods: dict[Node, Floats]
+    cases: int
+    floor: float = 1e-3
+    damping: float = 0.0
+    logs: dict[int, Floats] = field(default_factory=dict, init=False)
+    lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence says nothing
+    deltas: list[float] = field(default_factory=list, init=False)
+    converged: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        graph = self.learned.graph
+        self.source = graph.ends[:, ::-1].reshape(-1)
+        self.target = graph.ends.reshape(-1)
+        self.kind = (2 * np.array(graph.template, dtype=np.int64)[:, None] + [0, 1]).reshape(-1)
+        self.domain = graph.domain
+        # position of each node among those of its domain
+        self.place = np.zeros(len(graph.nodes), dtype=np.int64)
+        for number in range(len(self.learned.domains)):
+            own = np.flatnonzero(self.domain == number)
+            self.place[own] = np.arange(len(own))
+        full = [n for n, one in self.observed.items() if one.cases.all()]
+        self.fixed = np.zeros(len(graph.nodes), dtype=bool)
+        self.fixed[[graph.position[node] for node in full]] = True
+        kept = ~self.fixed[self.target]
+        self.slot = np.full(len(self.target), -1)
+        for number, domain in enumerate(self.learned.domains):
+            into = np.flatnonzero(kept & (self.domain[self.target] == number))
+            self.slot[into] = np.arange(len(into))
+            self.logs[number] = np.zeros((len(into), self.cases, domain.size))
+        self.live = np.flatnonzero(kept & ~self.fixed[self.source])
+        self._known: dict[int, tuple[Bools, Floats]] = {}
+        self._send_evidence()
+
+    # --- sums over incoming messages --------------------------------------------------------------
+
+    @cached_property
+    def _incidence(self) -> dict[int, csr_array]:
+        """For each domain, which messages (slots) come in at which of its nodes."""
+        found = {}
+        for number in range(len(self.learned.domains)):
+            into = np.flatnonzero((self.slot >= 0) & (self.domain[self.target] == number))
+            rows, size = self.place[self.target[into]], int((self.domain == number).sum())
+            shape = size, len(into)
+            found[number] = csr_array((np.ones(len(into)), (rows, self.slot[into])), shape=shape)
+        return found
+
+    def totals(self, number: int, places: Ints | None = None) -> Floats:
+        """Log of the product of all that comes in (k, cases, q) at nodes of one domain."""
+        logs, incidence = self.logs[number], self._incidence[number]
+        rows = incidence if places is None else incidence[places]
+        found = rows @ logs.reshape(len(logs), self.cases * logs.shape[2])
+        found = np.asarray(found).reshape(rows.shape[0], *logs.shape[1:])
+        own = self._likelihood_places.get(number, {})
+        at = {p: k for k, p in enumerate(places)} if places is not None else None
+        for place, values in own.items():
+            if at is None or place in at:
+                found[place if at is None else at[place]] += values
+        return found
+
+    @cached_property
+    def _likelihood_places(self) -> dict[int, dict[int, Floats]]:
+        found: dict[int, dict[int, Floats]] = {}
+        for node, values in self.likelihoods.items():
+            at = self.learned.graph.position[node]
+            scaled = values / values.max(axis=1, keepdims=True)
+            logs = np.log(np.maximum(scaled, TINY))
+            found.setdefault(int(self.domain[at]), {})[int(self.place[at])] = logs
+        return found
+
+    # --- one update -------------------------------------------------------------------------------
+
+    def grouped(self, edges: Ints) -> Iterator[Ints]:
+        """Directed edges, those of one relation and direction together."""
+        order = np.argsort(self.kind[edges], kind="stable")
+        edges = edges[order]
+        return iter(np.split(edges, 1 + np.flatnonzero(np.diff(self.kind[edges]))))
+
+    def update(self, edges: Ints, totals: Floats | None = None) -> Floats:
+        """Compute new log messages (k, cases, q) of directed edges of one relation and direction.
+
+        ``totals`` are those of all nodes of the source's domain, if they are known.
+        """
+        relation, side = divmod(int(self.kind[edges[0]]), 2)
+        operator = self.learned.relations[relation].operators[side]
+        number = int(self.domain[self.source[edges[0]]])
+        places, back = self.place[self.source[edges]], self.slot[edges ^ 1]
+        q = self.learned.domains[int(self.domain[self.target[edges[0]]])].size
+        found = np.empty((len(edges), self.cases, q))
+        width = self.cases * max(self.learned.domains[number].size, q)
+        for rows in row_blocks(len(edges), width, MESSAGE_ENTRIES):
+            here = places[rows]
+            f = self.totals(number, here) if totals is None else totals[here]
+            f = f - self.logs[number][back[rows]]
+            f -= f.max(axis=-1, keepdims=True)
+            np.exp(f, out=f)
+            m = operator(f.reshape(-1, f.shape[-1]))
+            found[rows] = self._positive(m, edges[rows]).reshape(-1, self.cases, q)
+        for k in np.flatnonzero(np.isin(edges, list(self._known))) if self._known else ():
+            cases, message = self._known[int(edges[k])]
+            found[k, cases] = message
+        return found
+
+    def _positive(self, m: Floats, edges: Ints) -> Floats:
+        """Log of messages (k, q), floored and with a maximum of 0."""
+        top = m.max(axis=1, keepdims=True)
+        empty = ~(top[:, 0] > 0.0)
+        if empty.any():
+            m[empty], top[empty] = 1.0, 1.0
+            self.lost.update(np.repeat(edges, len(m) // len(edges))[empty].tolist())
+        m /= top
+        domain = self.learned.domains[int(self.domain[self.target[edges[0]]])]
+        np.maximum(m, TINY if domain.kernel.is_categorical else self.floor, out=m)
+        return np.log(m, out=m)
+
+    def _send_evidence(self) -> None:
+        """Messages of observed nodes, which never change."""
+        graph, seen = self.learned.graph, self.observed
+        at = {graph.position[node]: one for node, one in seen.items()}
+        sending = np.flatnonzero(np.isin(self.source, list(at)) & ~self.fixed[self.target])
+        for edges in self.grouped(sending) if len(sending) else ():
+            relation, side = divmod(int(self.kind[edges[0]]), 2)
+            operator = self.learned.relations[relation].operators[side]
+            whole = edges[self.fixed[self.source[edges]]]
+            if len(whole):
+                number = int(self.domain[self.target[whole[0]]])
+                shape = self.cases, operator.T.shape[1]
+                for rows in row_blocks(len(whole), self.cases * len(operator.F), MESSAGE_ENTRIES):
+                    some = whole[rows]
+                    phi = [np.broadcast_to(at[s].features, shape) for s in self.source[some]]
+                    m = operator.evidence(np.concatenate(phi))
+                    logs = self._positive(m, some).reshape(len(some), self.cases, -1)
+                    self.logs[number][self.slot[some]] = logs
+            for edge in edges[~self.fixed[self.source[edges]]]:
+                one = at[int(self.source[edge])]
+                m = operator.evidence(one.features[one.cases])
+                logs = self._positive(m, np.array([edge]))
+                self._known[int(edge)] = one.cases, logs
+
+    def _set(self, edges: Ints, new: Floats) -> float:
+        """Take new messages, damped; return the largest change."""
+        logs, slots = self.logs[int(self.domain[self.target[edges[0]]])], self.slot[edges]
+        if self.damping:
+            new = (1.0 - self.damping) * new + self.damping * logs[slots]
+        delta = change(new, logs[slots])
+        logs[slots] = new
+        return delta
+
+    # --- schedules --------------------------------------------------------------------------------
+
+    def run(self, schedule: Schedule, most: int, tolerance: float) -> None:
+        """Pass messages until they change by less than a tolerance, or ``most`` times."""
+        tree = self.is_forest
+        if schedule == "tree" and not tree:
+            raise ValueError(
+                'schedule="tree" needs a graph without cycles (among what is not observed); '
+                'use "auto", "synchronous" or "residual"'
+            )
+        work = 4.0 * MESSAGE_ENTRIES * max((d.F.shape[1] for d in self.learned.domains), default=1)
+        with threads_for(work):
+            if not len(self.live):
+                return
+            if schedule == "tree" or (schedule == "auto" and tree):
+                self._two_passes()
+                return
+            if schedule == "residual":
+                self._residual(most, tolerance)
+            else:
+                self._synchronous(most, tolerance)
+        if self.converged:
+            return
+        last = ", ".join(f"{delta:.2g}" for delta in self.deltas[-5:])
+        warnings.warn(
+            f"belief propagation has not converged in {len(self.deltas)} iterations: the largest "
+            f"changes of messages were {last} at last, the tolerance is {tolerance:.2g}; use "
+            "damping, narrower kernels, or max_iterations (choose_stopping finds the best number)",
+            NumericalWarning,
+            stacklevel=4,
+        )
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether what is not observed has no cycles."""
+        trees = int(connected_components(self._links)[0])
+        return len(self.live) // 2 == len(self.fixed) - trees
+
+    @cached_property
+    def _links(self) -> csr_array:
+        size = len(self.fixed)
+        pairs = self.source[self.live], self.target[self.live]
+        return csr_array((np.ones(len(self.live)), pairs), shape=(size, size))
+
+    def _two_passes(self) -> None:
+        """To the root of each tree and back: each message once, after all it depends on."""
+        depth = np.zeros(len(self.fixed), dtype=np.int64)
+        _, label = connected_components(self._links)
+        for root in np.unique(label, return_index=True)[1]:
+            order, parents = breadth_first_order(self._links, root)
+            for node in order[1:]:
+                depth[node] = depth[parents[node]] + 1
+        source, target = depth[self.source[self.live]], depth[self.target[self.live]]
+        self.damping = 0.0
+        for towards, levels in ((True, range(depth.max(), 0, -1)), (False, range(depth.max()))):
+            deltas = [0.0]
+            for level in levels:
+                chosen = (source == level) & ((target < source) == towards)
+                for edges in self.grouped(self.live[chosen]):
+                    deltas.append(self._set(edges, self.update(edges)))
+            self.deltas.append(max(deltas))
+
+    def _synchronous(self, most: int, tolerance: float) -> None:
+        groups = list(self.grouped(self.live))
+        for _ in range(most):
+            totals = {number: self.totals(number) for number in self.logs}
+            new = [self.update(e, totals[int(self.domain[self.source[e[0]]])]) for e in groups]
+            changes = [self._set(e, m) for e, m in zip(groups, new, strict=True)]
+            self.deltas.append(max(changes))
+            if self.after_iteration() or self.deltas[-1] <= tolerance:
+                break
+        self.converged = self.deltas[-1] <= tolerance
+
+    def after_iteration(self) -> bool:
+        """Return True to stop: for those who watch the iterations."""
+        return False
+
+    def _residual(self, most: int, tolerance: float) -> None:
+        """Update the message that would change most, one at a time (Elidan et al. 2006)."""
+        leaving = {
+            int(s): self.live[self.source[self.live] == s] for s in set(self.source[self.live])
+        }
+        waiting: dict[int, Floats] = {}
+        residual = np.zeros(len(self.target))
+
+        def look(edges: Iterable[int]) -> None:
+            for edge in edges:
+                number = int(self.domain[self.target[edge]])
+                waiting[edge] = self.update(np.array([edge]))
+                residual[edge] = change(waiting[edge], self.logs[number][[self.slot[edge]]])
+
+        look(self.live.tolist())
+        for _ in range(most):
+            self.deltas.append(float(residual.max()))
+            for _ in range(len(self.live)):
+                edge = int(np.argmax(residual))
+                if residual[edge] <= tolerance:
+                    break
+                self._set(np.array([edge]), waiting[edge])
+                residual[edge] *= self.damping
+                if self.damping:
+                    look([edge])
+                after: Sequence[int] = leaving.get(int(self.target[edge]), np.array([])).tolist()
+                look(other for other in after if other != edge ^ 1)
+            if residual.max() <= tolerance:
+                self.deltas.append(float(residual.max()))
+                break
+        self.converged = self.deltas[-1] <= tolerance
+
+
+def change(new: Floats, old: Floats) -> float:
+    """Largest change of messages with a maximum of 1, given as logarithms."""
+    if not new.size:
+        return 0.0
+    blocks = row_blocks(len(new), int(np.prod(new.shape[1:])), MESSAGE_ENTRIES)
+    return max(float(np.abs(np.exp(new[b]) - np.exp(old[b])).max()) for b in blocks)

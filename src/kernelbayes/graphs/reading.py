@@ -1,0 +1,264 @@
+"""Data as users give them: one sample for each node, pairs for each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import Bools, Ints, Rng, as_array, frame_kind, to_numpy
+from kernelbayes.graphs.relation import Domain, Relation
+from kernelbayes.graphs.structure import Graph, GraphLike, Node, Templates, chow_liu, read_graph
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.points import Names, Points, PointsLike, column_names, concatenate, count, take
+from kernelbayes.rules.conditional import Ridge
+
+Kernels = Kernel | Mapping[Node, Kernel] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Points of one node, or of one end of a relation, with what is there of them."""
+
+    values: PointsLike
+    present: Bools  # (n,)
+
+    @property
+    def seen(self) -> PointsLike:
+        """Values that are there."""
+        return rows_of(self.values, np.flatnonzero(self.present))
+
+
+def part(values: PointsLike, name: Hashable) -> Part:
+    """Read points in which NaN, None and masked entries are missing."""
+    if isinstance(values, Mapping) or frame_kind(values) == "DataFrame":
+        columns = {key: part(values[key], key) for key in values}
+        present = np.logical_and.reduce([one.present for one in columns.values()])
+        if frame_kind(values) == "DataFrame":
+            return Part(values, present)
+        return Part({key: one.values for key, one in columns.items()}, present)
+    array = as_array(values, str(name))
+    if is_array_api_obj(array) and array.ndim > 0:
+        return Part(array, present_rows(array))
+    return Part(list(values), np.array([value is not None for value in values]))
+
+
+def present_rows(array: npt.NDArray[Any]) -> Bools:
+    """Rows (n,) of an array without NaN or None."""
+    found = to_numpy(array)
+    flat = found.reshape(len(found), -1)
+    if flat.dtype.kind == "O":
+        there = [[value is not None and value == value for value in row] for row in flat]
+        return np.array([all(each is True or each is np.True_ for each in row) for row in there])
+    return ~np.isnan(flat).any(axis=1) if flat.dtype.kind == "f" else np.ones(len(flat), bool)
+
+
+def rows_of(values: PointsLike, rows: Ints) -> PointsLike:
+    """Rows of points that are not checked yet, which may be a frame."""
+    if frame_kind(values) == "DataFrame":
+        return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
+    return take(values, rows)
+
+
+def distinct(points: Points) -> tuple[Ints, Ints]:
+    """Positions (q,) of distinct points, and which of these each point (n,) is."""
+    n = count(points)
+    if isinstance(points, Mapping):
+        codes = np.column_stack([distinct(some)[1] for some in points.values()])
+    elif is_array_api_obj(points):
+        codes = to_numpy(points).reshape(n, -1)
+    else:
+        codes = np.array([repr(value) for value in points])[:, None]
+    if codes.dtype.kind == "O":
+        codes = np.column_stack([np.unique(c.astype(str), return_inverse=True)[1] for c in codes.T])
+    if codes.shape[1] == 1:
+        found = np.unique(codes[:, 0], return_index=True, return_inverse=True)
+    else:
+        found = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return found[1], found[2].reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A graph with the sample of each node and the pairs of each edge."""
+
+    graph: Graph
+    domains: tuple[Domain, ...]
+    relations: tuple[Relation, ...]
+
+    def domain_of(self, node: Node) -> Domain:
+        """Sample of a node."""
+        return self.domains[int(self.graph.domain[self.graph.position[node]])]
+
+
+def learn(
+    graph: GraphLike, templates: Templates | None, data: Any, kernels: Kernels, ridge: Ridge,
+    rank: int | None, rng: Rng,
+) -> Learned:  # fmt: skip
+    """Read graph and data: rows of nodes, or pairs of edges."""
+    if frame_kind(data) != "DataFrame" and not isinstance(data, Mapping):
+        raise TypeError(
+            "data must be a frame whose columns are the nodes, a mapping from nodes to points, or "
+            f"a mapping from edges (or templates) to pairs of points, got {type(data).__name__}"
+        )
+    learned_tree = isinstance(graph, str) and graph == "tree"
+    if learned_tree:
+        if templates is not None:
+            raise ValueError('templates are for a given graph, not for graph="tree"')
+        columns = {node: part(data[node], node) for node in data}
+        plain = Graph(tuple(columns), (), (), ())
+        domains = _domains(plain, columns, kernels, rank, rng)[0]
+        found = dict(zip(columns, domains, strict=True))
+        features, present = {}, {node: one.present for node, one in columns.items()}
+        for node, one in columns.items():
+            features[node] = np.zeros((len(one.present), found[node].F.shape[1]))
+            features[node][one.present] = found[node].features(one.seen)
+        graph = chow_liu(features, present)
+    nodes = list(data) if learned_tree else []
+    structure = read_graph(graph, templates, nodes)
+    if _is_pairs(structure, data):
+        return _from_pairs(structure, data, kernels, ridge, rank, rng)
+    return _from_rows(structure, data, kernels, ridge, rank, rng)
+
+
+def _is_pairs(graph: Graph, data: Any) -> bool:
+    """Whether data map edges or templates to pairs, rather than nodes to points."""
+    if not isinstance(data, Mapping) or all(key in graph.position for key in data):
+        return False
+    known = {*graph.names, *((v, u) for u, v in graph.edges)}
+    return all(key in known for key in data)
+
+
+def _from_rows(
+    graph: Graph, data: Any, kernels: Kernels, ridge: Ridge, rank: int | None, rng: Rng
+) -> Learned:
+    columns = {node: _column(data, node) for node in graph.nodes}
+    sizes = {node: len(one.present) for node, one in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(
+            f"nodes have different numbers of rows, {sizes}; rows are joint observations, with NaN "
+            "or None where a node was not observed. For separate samples give pairs by edge: "
+            "fit({('a', 'b'): (points_a, points_b), ...})"
+        )
+    domains, rows = _domains(graph, columns, kernels, rank, rng)
+    relations = []
+    for number, name in enumerate(graph.names):
+        pairs = []
+        for edge in (e for e, t in zip(graph.edges, graph.template, strict=True) if t == number):
+            both = columns[edge[0]].present & columns[edge[1]].present
+            pairs.append([rows[node][both] for node in edge])
+        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        edge = graph.edges[graph.template.index(number)]
+        first, second = (domains[graph.domain[graph.position[node]]] for node in edge)
+        relations.append(_relation(name, first, second, i, j, ridge))
+    return Learned(graph, domains, tuple(relations))
+
+
+def _from_pairs(
+    graph: Graph, data: Any, kernels: Kernels, ridge: Ridge, rank: int | None, rng: Rng
+) -> Learned:
+    missing = [
+        name for name in graph.names
+        if name not in data and not (isinstance(name, tuple) and name[::-1] in data)
+    ]  # fmt: skip
+    if missing:
+        raise ValueError(f"no pairs are given for {missing}; each edge or template needs some")
+    sides: dict[tuple[int, int], Part] = {}
+    domain_of: dict[Hashable, int] = {}
+    for number, name in enumerate(graph.names):
+        values = data[name] if name in data else tuple(data[name[::-1]])[::-1]  # type: ignore[index]
+        if len(values) != 2:
+            raise ValueError(f"the pairs of {name!r} are (points, points), got {len(values)} parts")
+        both = [part(some, name) for some in values]
+        if len(both[0].present) != len(both[1].present):
+            sizes = [len(one.present) for one in both]
+            raise ValueError(f"the points of {name!r} must be pairs, got {sizes} points")
+        edge = graph.edges[graph.template.index(number)]
+        present = both[0].present & both[1].present
+        for side in (0, 1):
+            sides[number, side] = Part(both[side].values, present)
+            domain_of[number, side] = int(graph.domain[graph.position[edge[side]]])
+    domains, rows = _domains(graph, sides, kernels, rank, rng, domain_of)
+    relations = []
+    for number, name in enumerate(graph.names):
+        first, second = (domains[domain_of[number, side]] for side in (0, 1))
+        i, j = (rows[number, side][sides[number, side].present] for side in (0, 1))
+        relations.append(_relation(name, first, second, i, j, ridge))
+    return Learned(graph, domains, tuple(relations))
+
+
+def _relation(
+    name: Hashable, first: Domain, second: Domain, i: Ints, j: Ints, ridge: Ridge
+) -> Relation:
+    if len(i) < 2:
+        raise ValueError(
+            f"{name!r} has {len(i)} complete pairs, at least two are needed; give more rows in "
+            "which both nodes are observed"
+        )
+    return Relation(first, second, i, j, ridge)
+
+
+def _column(data: Any, node: Node) -> Part:
+    """Points of a node: a column, several (a node that is a tuple of names), or a mapping's."""
+    names = list(data.columns) if frame_kind(data) == "DataFrame" else list(data)
+    if node in names:
+        return part(data[node], node)
+    if isinstance(node, tuple) and all(name in names for name in node):
+        if frame_kind(data) == "DataFrame":
+            return part(data[list(node)], node)
+        return part({name: data[name] for name in node}, node)
+    raise ValueError(f"the graph has a node {node!r}, but the data have {names}")
+
+
+def _domains(
+    graph: Graph, parts: Mapping[Any, Part], kernels: Kernels, rank: int | None, rng: Rng,
+    domain_of: Mapping[Any, int] | None = None,
+) -> tuple[tuple[Domain, ...], dict[Any, Ints]]:  # fmt: skip
+    """Sample of each domain, and the positions (n,) in it of each part, -1 where it is missing."""
+    where = domain_of or {node: int(graph.domain[graph.position[node]]) for node in parts}
+    rows: dict[Any, Ints] = {}
+    domains = []
+    for number in range(int(graph.domain.max()) + 1):
+        own = [key for key in parts if where[key] == number]
+        nodes = [n for n, d in zip(graph.nodes, graph.domain, strict=True) if d == number]
+        seen = [parts[key].seen for key in own]
+        sizes = [int(parts[key].present.sum()) for key in own]
+        if not sum(sizes):
+            raise ValueError(f"the node {nodes[0]!r} has no observation; give some")
+        kernel, names = _kernel(kernels, nodes, seen), _names(seen)
+        points = None
+        for some, size in zip(seen, sizes, strict=True):
+            if size:
+                checked = kernel.points(some, str(nodes[0]))
+                points = checked if points is None else concatenate(points, checked)
+        keep, code = distinct(points)
+        shares = np.bincount(code, minlength=len(keep)) / len(code)
+        used: Rng = 0 if rank is None else rng
+        domains.append(Domain(take(points, keep), shares, kernel, names, rank, used))
+        ends = np.cumsum(sizes)[:-1]
+        for key, codes in zip(own, np.split(code, ends), strict=True):
+            rows[key] = np.full(len(parts[key].present), -1)
+            rows[key][parts[key].present] = codes
+    return tuple(domains), rows
+
+
+def _names(seen: list[PointsLike]) -> Names:
+    return column_names(seen[0]) if frame_kind(seen[0]) == "DataFrame" else None
+
+
+def _kernel(kernels: Kernels, nodes: list[Node], seen: list[PointsLike]) -> Kernel:
+    """Kernel of a domain: the one given for any of its nodes, or the default."""
+    if isinstance(kernels, Mapping):
+        found = [kernels[node] for node in nodes if node in kernels]
+        if found:
+            return as_kernel(found[0], f"the kernel of {nodes[0]!r}")
+    elif kernels is not None:
+        return as_kernel(kernels, "kernels")
+    biggest = max(seen, key=count)
+    return default_kernel(biggest, str(nodes[0]))

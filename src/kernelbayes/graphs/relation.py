@@ -1,0 +1,168 @@
+r"""What one edge has learned: expectations across it, in both directions.
+
+A variable is known on the distinct points of its sample, its :class:`Domain`; an edge {s, t} has
+pairs of such points. A message from t to s is a conditional expectation (CME13 eq. 27-30), the
+ridge regression of f(X_t), the product of what comes in at t, on features of x_s,
+
+.. math:: m_{ts}(x_s) = E[f(X_t) \mid x_s] \approx
+          \frac{\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s) f(X_t)]}
+               {\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s)]} .
+
+The numerator is eq. 30. The denominator is the regression of the constant 1, so that what is not
+known stays so: without evidence every message is 1, whatever the ridge.
+
+Evidence X_t = x stands for the density of a point mass at x relative to the marginal of X_t, whose
+expectation given x_s is p(x | x_s) / p(x). Its estimate in the RKHS is
+:math:`f = \phi(\cdot)^\top (C_{tt} + \lambda I)^{-1} \phi(x)`. With Delta kernels all of this is
+the arithmetic of tables, exactly and for any ridge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from kernelbayes.arrays import Floats, Ints, Rng, as_doubles, threads_for
+from kernelbayes.gram import EXACT, Gram, check_ridge
+from kernelbayes.gram.lapack import solve_ridges
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Names, Points, count
+from kernelbayes.rules.conditional import Ridge
+
+# Where the regression of the constant 1 gives less than this, no pair is near: the message there is
+# the marginal expectation. Dividing by less would magnify the errors of a regression tenfold.
+LEAST_CONSTANT = 0.1
+# The same for categories, where the regression is a table: it is zero but for rounding.
+NO_PAIRS = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Distinct points (q) of a variable's sample, and the share of the sample (q,) at each."""
+
+    points: Points = field(repr=False)
+    shares: Floats = field(repr=False)
+    kernel: Kernel
+    names: Names = None
+    rank: int | None = None
+    rng: Rng = 0
+
+    @property
+    def size(self) -> int:
+        """Number of points q."""
+        return count(self.points)
+
+    @cached_property
+    def gram(self) -> Gram:
+        """Gram matrix of the points, through features that other points have too."""
+        kernel, rank, rng = self.kernel, self.rank, self.rng
+        if rank is not None:
+            return Gram.of(kernel, self.points, rank=rank, double=True, rng=rng)
+        return Gram.of(kernel, self.points, tol=EXACT, extend=True, double=True, rng=rng)
+
+    @cached_property
+    def F(self) -> Floats:
+        """Features (q, r) of the points."""
+        return as_doubles(self.gram.factor)
+
+    def features(self, X: Points) -> Floats:
+        """Features (m, r) of other points of the space."""
+        return as_doubles(self.gram.features(X))
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """Messages over one edge in one direction, from a source (q' points) to a target (q)."""
+
+    F: Floats  # (q, r) features of the target, divided by the regression of 1
+    unseen: Ints  # points of the target near which there are no pairs
+    R: Floats  # (r, q') regression of functions at the source
+    T: Floats  # (r, r') regression of point masses with features (r',)
+    shares: Floats  # (q',) of the source in the pairs
+    least: float  # of the regression of 1, below which no pairs are near
+
+    @classmethod
+    def to(cls, F: Floats, R: Floats, T: Floats, shares: Floats, least: float) -> Operator:
+        """Operator to points with features F (q, r)."""
+        constant = F @ R.sum(axis=1)
+        unseen = np.flatnonzero(constant < least)
+        constant[unseen] = 1.0
+        return cls(F / constant[:, None], unseen, R, T, shares, least)
+
+    def at(self, F: Floats) -> Operator:
+        """Operator to other points of the target, with features F (m, r)."""
+        return Operator.to(F, self.R, self.T, self.shares, self.least)
+
+    def __call__(self, f: Floats) -> Floats:
+        """E[f(source) | target] (m, q) for functions f (m, q')."""
+        found: Floats = (f @ self.R.T) @ self.F.T
+        if len(self.unseen):
+            found[:, self.unseen] = (f @ self.shares)[:, None]
+        return found
+
+    def evidence(self, features: Floats) -> Floats:
+        """p(x | target) / p(x) at the target (m, q) for points x with features (m, r')."""
+        found: Floats = (features @ self.T.T) @ self.F.T
+        found[:, self.unseen] = 1.0
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Pairs of two variables: positions ``i`` and ``j`` (n,) in the domains ``first``, ``second``.
+
+    ``ridge`` is that of both regressions, or "loo": each has the one with the least leave-one-out
+    error of the other variable's features.
+    """
+
+    first: Domain
+    second: Domain
+    i: Ints = field(repr=False)
+    j: Ints = field(repr=False)
+    ridge: Ridge = "loo"
+
+    @property
+    def n(self) -> int:
+        """Number of pairs."""
+        return len(self.i)
+
+    @property
+    def domains(self) -> tuple[Domain, Domain]:
+        """Both domains."""
+        return self.first, self.second
+
+    @cached_property
+    def ridges(self) -> tuple[float, float]:
+        """Ridges in use, of the regression on the first and on the second variable."""
+        if self.ridge != "loo":
+            return (check_ridge(self.ridge),) * 2
+        keep = loo_subset(self.n)
+        F, H = self.first.F[self.i[keep]], self.second.F[self.j[keep]]
+        return loo(F, H, ridge_grid(F)).best, loo(H, F, ridge_grid(H)).best
+
+    @cached_property
+    def operators(self) -> tuple[Operator, Operator]:
+        """Operators to the first variable and to the second."""
+        shape = self.first.size, self.second.size
+        table = sparse.csr_array((np.full(self.n, 1.0 / self.n), (self.i, self.j)), shape=shape)
+        return self._operator(0, table), self._operator(1, table.T.tocsr())
+
+    def _operator(self, side: int, table: sparse.csr_array) -> Operator:
+        """Operator to one side, from the table (q, q') of the shares of all pairs of points."""
+        F, G = self.domains[side].F, self.domains[1 - side].F
+        own, other = table.sum(axis=1), table.sum(axis=0)
+        R = _regress(F, own, (table.T @ F).T, self.ridges[side])
+        point = _regress(G, other, G.T, self.ridges[1 - side])  # (r', q')
+        least = NO_PAIRS if self.domains[side].kernel.is_categorical else LEAST_CONSTANT
+        return Operator.to(F, R, R @ point.T, other, least)
+
+
+def _regress(F: Floats, shares: Floats, B: Floats, ridge: float) -> Floats:
+    """(C + ridge I)^-1 B with the moments C of features F (q, r) under shares (q,)."""
+    with threads_for(float(F.size) * F.shape[1]):
+        C = F.T @ (shares[:, None] * F)
+        return solve_ridges(C, B, np.full(B.shape[1], ridge))

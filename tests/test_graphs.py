@@ -1,0 +1,337 @@
+"""Kernel belief propagation: data, evidence and answers in all the forms they may have."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+import kernelbayes as kb
+
+CHAIN = [("a", "b"), ("b", "c")]
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=150)
+    b = a + 0.5 * rng.normal(size=150)
+    return {"a": a, "b": b, "c": b + 0.5 * rng.normal(size=150)}
+
+
+@pytest.fixture
+def model(rows):
+    return kb.KernelBeliefPropagation(CHAIN).fit(rows)
+
+
+class Networkx:
+    """What of networkx is used, which is an extra and may not be installed."""
+
+    def __init__(self, edges, directed=False):
+        self.nodes = list(dict.fromkeys(node for edge in edges for node in edge))
+        self.edges, self.directed = edges, directed
+
+    def is_directed(self):
+        return self.directed
+
+
+# --- ways to say the same -------------------------------------------------------------------------
+
+
+def test_frames_mappings_and_graphs_say_the_same(rows, model):
+    expected = model.query(evidence={"c": 1.0})["a"].weights
+    frames = pd.DataFrame(rows), pl.DataFrame(rows), pd.DataFrame(rows)[["c", "a", "b"]]
+    for data in (*frames, {node: list(values) for node, values in rows.items()}):
+        for graph in (CHAIN, [["b", "a"], ("c", "b")], Networkx(CHAIN)):
+            found = kb.KernelBeliefPropagation(graph).fit(data).query(evidence={"c": 1.0})
+            np.testing.assert_allclose(found["a"].weights, expected, atol=1e-6)
+
+
+def test_pairs_of_a_joint_sample_say_what_the_sample_says(rows, model):
+    pairs = {("b", "a"): (rows["b"], rows["a"]), ("b", "c"): (rows["b"], rows["c"])}
+    found = kb.KernelBeliefPropagation(CHAIN).fit(pairs).query(evidence={"c": 1.0})
+    expected = model.query(evidence={"c": 1.0})
+    np.testing.assert_allclose(found["a"].weights, expected["a"].weights, atol=1e-6)
+
+
+def test_a_template_pools_the_pairs_of_its_edges():
+    rng = np.random.default_rng(1)
+    z = np.zeros((200, 4))
+    z[:, 0] = rng.normal(size=200)
+    for t in range(1, 4):
+        z[:, t] = 0.8 * z[:, t - 1] + 0.6 * rng.normal(size=200)
+    steps = [(t, t + 1) for t in range(3)]
+    model = kb.KernelBeliefPropagation(templates={"step": steps}).fit(dict(enumerate(z.T)))
+    assert list(model.ridges_) == ["step"]
+    pooled = {"step": (z[:, :-1].T.ravel(), z[:, 1:].T.ravel())}
+    by_pairs = kb.KernelBeliefPropagation(steps, templates={"step": steps}).fit(pooled)
+    found, expected = (m.query(evidence={0: 1.0, 3: 0.0}) for m in (model, by_pairs))
+    np.testing.assert_allclose(found[1].mean(), expected[1].mean(), atol=0.05)
+    stacked = found.stacked([1, 2])
+    np.testing.assert_allclose(stacked.mean(), [found[1].mean(), found[2].mean()])
+
+
+def test_rank_of_all_points_is_exact(rows, model):
+    low = kb.KernelBeliefPropagation(CHAIN, rank=10**6, rng=0).fit(rows)
+    few = kb.KernelBeliefPropagation(CHAIN, rank=15, rng=0).fit(rows)
+    expected = model.query(evidence={"c": 1.0})["a"].mean()
+    np.testing.assert_allclose(low.query(evidence={"c": 1.0})["a"].mean(), expected, atol=1e-4)
+    np.testing.assert_allclose(few.query(evidence={"c": 1.0})["a"].mean(), expected, atol=0.1)
+
+
+def test_tree_is_learned_from_data():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300)
+    b = a + 0.3 * rng.normal(size=300)
+    c = np.where(b + 0.3 * rng.normal(size=300) > 0, "yes", "no").astype(object)
+    d = b + 0.3 * rng.normal(size=300)
+    c[:20] = None
+    d[20:60] = np.nan
+    model = kb.KernelBeliefPropagation("tree").fit(pd.DataFrame({"a": a, "c": c, "d": d, "b": b}))
+    assert {frozenset(edge) for edge in model.graph_.edges} == {
+        frozenset("ab"), frozenset("bc"), frozenset("bd")
+    }  # fmt: skip
+    beliefs = model.query(evidence={"c": "yes"})
+    assert beliefs["a"].mean() > 0.3 > -0.3 > model.query(evidence={"c": "no"})["d"].mean()
+
+
+# --- evidence -------------------------------------------------------------------------------------
+
+
+def test_no_evidence_gives_the_marginals(rows, model):
+    beliefs = model.query()
+    for node, values in rows.items():
+        np.testing.assert_allclose(beliefs[node].mean(), [values.mean()], atol=1e-12)
+
+
+def test_batch_of_evidence_equals_single_cases(model):
+    a, c = np.array([0.5, -1.0, np.nan, np.nan]), [1.0, np.nan, 0.3, np.nan]
+    batch = model.query(evidence={"a": a, "c": c})
+    assert list(batch) == ["a", "b", "c"]
+    assert isinstance(batch["b"], kb.Batch)
+    cases = [{"a": 0.5, "c": 1.0}, {"a": -1.0}, {"c": 0.3}, {}]
+    for k, case in enumerate(cases):
+        single = model.query(["a", "b", "c"], evidence=case)
+        for node in "abc":
+            np.testing.assert_allclose(batch[node].mean()[k], single[node].mean(), atol=1e-10)
+            assert np.isclose(batch[node].mass[k], 1.0)
+    frame = pd.DataFrame({"c": [1.0, 0.5]})
+    np.testing.assert_allclose(
+        model.query(["a"], frame)["a"].mean(),
+        model.query(["a"], {"c": [1.0, 0.5]})["a"].mean(),
+    )
+
+
+def test_observed_node_believes_its_value(model):
+    assert model.query(["c"], evidence={"c": 1.25})["c"].mean() == [1.25]
+    batch = model.query(["c"], evidence={"c": [1.0, 2.0], "a": 0.0})["c"]
+    np.testing.assert_allclose(batch.mean(), [[1.0], [2.0]])
+    assert "c" not in model.query(evidence={"c": 1.25})
+
+
+def test_embedding_as_evidence(rows, model):
+    point = kb.embed([1.0], kb.Gaussian(1.0))
+    expected = model.query(evidence={"c": 1.0})
+    found = model.query(["a", "c"], evidence={"c": point})
+    np.testing.assert_allclose(found["a"].weights, expected["a"].weights)
+    assert found["c"] is point
+    spread = kb.embed(rows["c"], kb.Gaussian(1.0))  # the marginal says nothing
+    found = model.query(evidence={"c": spread})["a"]
+    np.testing.assert_allclose(found.mean(), [rows["a"].mean()], atol=0.05)
+
+
+def test_noisy_child_and_likelihood_agree(rows, model):
+    cme = kb.ConditionalEmbedding().fit(rows["b"], rows["c"])
+    child = kb.KernelBeliefPropagation([("a", "b")]).fit({n: rows[n] for n in "ab"})
+    found = child.query(virtual_evidence={"b": (cme, 1.0)})["a"].mean()
+    np.testing.assert_allclose(found, model.query(evidence={"c": 1.0})["a"].mean(), atol=0.05)
+    exact = child.query(virtual_evidence={"b": lambda b: np.exp(-2.0 * (b[:, 0] - 1.0) ** 2)})
+    np.testing.assert_allclose(exact["a"].mean(), found, atol=0.3)
+    batch = child.query(virtual_evidence={"b": (cme, [1.0, -1.0])})["a"]
+    np.testing.assert_allclose(batch.mean()[0], found)
+
+
+def test_kinds_of_nodes():
+    rng = np.random.default_rng(0)
+    place = rng.uniform(size=(200, 2))
+    side = np.where(place[:, 0] > 0.5, "east", "west")
+    words = ["abab" if s == "east" else "cdcd" for s in side]
+    kernels = {"word": kb.Spectrum(2)}
+    data = {"place": place, "side": side, "word": words}
+    model = kb.KernelBeliefPropagation([("place", "side"), ("side", "word")], kernels).fit(data)
+    beliefs = model.query(evidence={"word": "abab"})
+    assert beliefs["side"].mode() == "east"
+    assert beliefs["place"].mean().shape == (2,)
+    assert beliefs["place"].mean()[0] > 0.65
+    frame = pd.DataFrame({"x": place[:, 0], "y": place[:, 1], "side": side})
+    several = kb.KernelBeliefPropagation([(("x", "y"), "side")]).fit(frame)
+    belief = several.query(evidence={"side": "east"})["x", "y"]
+    assert belief.names == ("x", "y")
+    np.testing.assert_allclose(belief.mean(), beliefs["place"].mean(), atol=0.1)
+    assert several.query(evidence={("x", "y"): [0.9, 0.1]})["side"].mode() == "east"
+
+
+# --- numbers that are hard ------------------------------------------------------------------------
+
+
+def test_products_of_many_messages_do_not_underflow():
+    rng = np.random.default_rng(0)
+    hub = rng.normal(size=40)
+    data = {k: hub + 0.05 * rng.normal(size=40) for k in range(80)}
+    model = kb.KernelBeliefPropagation([("hub", k) for k in data]).fit({"hub": hub, **data})
+    belief = model.query(["hub"], evidence=dict.fromkeys(data, 0.5))["hub"]
+    assert np.isclose(belief.mass, 1.0)
+    assert abs(belief.mean()[0] - 0.5) < 0.3
+
+
+def test_impossible_tables_have_an_answer():
+    data = {"a": ["x", "y"] * 5, "b": ["x", "y"] * 5, "c": ["x", "y"] * 5}
+    model = kb.KernelBeliefPropagation(CHAIN).fit(data)
+    belief = model.query(evidence={"a": "x", "c": "y"})["b"]
+    np.testing.assert_allclose(belief.weights, 0.5)
+
+
+def test_evidence_far_from_the_sample_is_left_out_with_a_warning(rows, model):
+    with pytest.warns(kb.NumericalWarning, match="c would tell a neighbour"):
+        belief = model.query(["a"], evidence={"c": 1e6})["a"]
+    np.testing.assert_allclose(belief.mean(), [rows["a"].mean()])
+    with pytest.warns(kb.NumericalWarning, match="unlike all training pairs"):
+        batch = model.query(["a"], evidence={"c": [1e6, np.nan, 1.0]})["a"]
+    assert batch.mean()[2] > 0.3
+
+
+def test_no_convergence_is_a_warning_with_the_changes():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=100)
+    data = {k: a + 0.1 * rng.normal(size=100) for k in range(3)}
+    model = kb.KernelBeliefPropagation([(0, 1), (1, 2), (0, 2)], max_iterations=2).fit(data)
+    with pytest.warns(kb.NumericalWarning, match="not converged in 2 iterations"):
+        beliefs = model.query(virtual_evidence={0: lambda x: np.exp(-((x[:, 0] - 1.0) ** 2))})
+    assert not beliefs.converged
+    assert beliefs.iterations == len(beliefs.deltas) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.query(evidence={0: 0.5}).converged  # what is left is a tree
+
+
+def test_messages_are_positive_functions_of_maximum_one(model):
+    messages = model.query(evidence={"c": 1.0}).messages
+    assert set(messages) == {("a", "b"), ("b", "a"), ("c", "b")}
+    for message in messages.values():
+        assert message.values.shape == (150,)
+        assert message.values.max() == 1.0
+        assert message.values.min() > 0.0
+
+
+def test_scaled_and_shuffled_data_give_the_same(rows, model):
+    order = np.random.default_rng(0).permutation(150)
+    moved = {node: 1e6 * values[order] for node, values in rows.items()}
+    found = kb.KernelBeliefPropagation(CHAIN).fit(moved).query(evidence={"c": 1e6})["a"].mean()
+    np.testing.assert_allclose(found, 1e6 * model.query(evidence={"c": 1.0})["a"].mean(), rtol=1e-3)
+
+
+def test_it_is_an_estimator(rows):
+    model = clone(kb.KernelBeliefPropagation(CHAIN, damping=0.1))
+    assert model.damping == 0.1
+    assert model.set_params(floor=0.01).fit(rows).floor == 0.01
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (Networkx(CHAIN, directed=True), "moralised"),
+        ([("a", "b"), ("b", "a")], "twice"),
+        ([("a", "a")], "joins two nodes"),
+        ("ab", "networkx"),
+        ([], "empty"),
+        (None, "list of edges"),
+        ([("a", "z")], "node 'z'"),
+    ],
+)
+def test_wrong_graphs_are_refused(rows, graph, message):
+    with pytest.raises(ValueError, match=message):
+        kb.KernelBeliefPropagation(graph).fit(rows)
+
+
+def test_wrong_templates_are_refused(rows):
+    for templates, message in (
+        ({"t": [("a", "c")]}, "no edge of the graph|which"),
+        ({"t": CHAIN, "u": CHAIN[:1]}, "in two templates"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kb.KernelBeliefPropagation(CHAIN, templates=templates).fit(rows)
+    with pytest.raises(TypeError, match="pair of nodes"):
+        kb.KernelBeliefPropagation(["ab"]).fit(rows)
+
+
+def test_wrong_data_are_refused(rows):
+    def fit(data):
+        return kb.KernelBeliefPropagation(CHAIN).fit(data)
+
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        fit({**rows, "c": rows["c"][:5]})
+    with pytest.raises(ValueError, match="complete pairs"):
+        fit(
+            {
+                **rows,
+                "b": np.r_[np.full(148, np.nan), 1.0, 2.0],
+                "c": np.r_[rows["c"][:149], np.nan],
+            }
+        )
+    with pytest.raises(ValueError, match="no observation"):
+        fit({**rows, "c": np.full(150, np.nan)})
+    with pytest.raises(TypeError, match="frame"):
+        fit(np.zeros((5, 3)))
+    with pytest.raises(ValueError, match="no pairs are given"):
+        fit({("a", "b"): (rows["a"], rows["b"])})
+    with pytest.raises(ValueError, match="must be pairs"):
+        fit({("a", "b"): (rows["a"], rows["b"][:4]), ("b", "c"): (rows["b"], rows["c"])})
+
+
+def test_wrong_queries_are_refused(model):
+    with pytest.raises(ValueError, match="node 'z'"):
+        model.query(evidence={"z": 1.0})
+    with pytest.raises(ValueError, match="node 'z'"):
+        model.query(["z"])
+    with pytest.raises(ValueError, match="different numbers of cases"):
+        model.query(evidence={"a": [1.0, 2.0], "c": [1.0, 2.0, 3.0]})
+    with pytest.raises(TypeError, match="mapping from nodes"):
+        model.query(evidence=3.0)
+    with pytest.raises(TypeError, match="belong in evidence"):
+        model.query(virtual_evidence={"a": 3.0})
+    with pytest.raises(ValueError, match="not negative"):
+        model.query(virtual_evidence={"a": lambda a: a[:, 0]})
+    with pytest.raises(ValueError, match="must give 150 values"):
+        model.query(virtual_evidence={"a": lambda a: a[:3, 0]})
+    with pytest.raises(ValueError, match="zero at all"):
+        model.query(virtual_evidence={"a": lambda a: 0.0 * a[:, 0]})
+    with pytest.raises(KeyError):
+        model.query()["z"]
+    with pytest.raises(ValueError, match="no edge"):
+        model.query().joint("a", "c")
+    with pytest.raises(ValueError, match="not observed"):
+        model.query(evidence={"a": 0.0}).joint("a", "b")
+    with pytest.raises(ValueError, match="share a sample"):
+        model.query().stacked(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"schedule": "fast"}, {"damping": 1.0}, {"floor": 0.0}, {"max_iterations": 0}],
+)
+def test_wrong_options_are_refused(rows, options):
+    model = kb.KernelBeliefPropagation(CHAIN, **options).fit(rows)
+    with pytest.raises(ValueError, match=next(iter(options))):
+        model.query()
+
+
+def test_a_loop_has_no_two_passes():
+    data = {k: np.arange(10.0) for k in range(3)}
+    model = kb.KernelBeliefPropagation([(0, 1), (1, 2), (0, 2)], schedule="tree").fit(data)
+    with pytest.raises(ValueError, match="without cycles"):
+        model.query()
