@@ -41,6 +41,7 @@ from kernelbayes.filters.model import (
     rule_of,
     state_gram,
 )
+from kernelbayes.filters.rule import RatioMethod, ratio_of
 from kernelbayes.filters.sequences import Training, integer, join, names_of, read
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
@@ -97,6 +98,10 @@ class KernelBayesFilter(Filter):
         The update sees the window, the estimate of E[z | window] of a ridge regression
         (:mod:`kernelbayes.filters.encode.encoder`), or both. With "regression", ``kernel_x`` is a
         kernel on the estimates.
+    ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
+        Estimate of the prediction's weights on the training states, as in
+        :func:`~kernelbayes.density_ratio`, for the importance rule. Any but "kulsif", which is
+        linear, is estimated anew at every step.
     memory : float
         Exponent on the prediction, in [0, 1]: 1 is Bayes' rule, 0 ignores the prediction, so that
         each belief is the regression on its observation (or window) alone.
@@ -145,6 +150,7 @@ class KernelBayesFilter(Filter):
         lags: Lags = 1,
         order: int = 1,
         features: Features = "raw",
+        ratio: RatioMethod = "kulsif",
         memory: float = 1.0,
         tempering: float = 1.0,
         literal: bool = False,
@@ -164,6 +170,7 @@ class KernelBayesFilter(Filter):
         self.lags = lags
         self.order = order
         self.features = features
+        self.ratio = ratio
         self.memory = memory
         self.tempering = tempering
         self.literal = literal
@@ -225,11 +232,13 @@ class KernelBayesFilter(Filter):
                 kernel_z, self.kernel_u_, Z, data.source, U,
                 self.transition_ridge_, self.rank, rng,
             )  # fmt: skip
+        ratio = ratio_of(self)
         self.dynamics_ = Dynamics(
             L, inverse_ridge(L, self.prior_ridge_),
             inverse_ridge(take(L, data.source), self.transition_ridge_),
             data.source, data.target, self.transition == "shift", controlled,
             literal=self.literal, eta=self.prior_ridge_,
+            ratio=None if ratio is None else ratio.of_weights,
         )  # fmt: skip
         self.controls_ = data.controls
         ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)

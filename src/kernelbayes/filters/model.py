@@ -11,6 +11,7 @@ These are plain values; :mod:`kernelbayes.filters.step` computes with them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -83,6 +84,7 @@ class Dynamics:
     moved: Array | None = None  # (m, r), features of the transitions' ends, if no training states
     literal: bool = False  # predictions as they come, neither divided by their mass nor reset
     eta: float = 0.0  # the ridge of the prior's weights
+    ratio: Callable[[Array], Array | None] | None = None  # another estimate of those, from v (n,)
 
     @property
     def n(self) -> int:
@@ -233,17 +235,24 @@ class Observations:
         return float(np.quantile(near, 0.01))
 
 
-def state_gram(kernel: Kernel, Z: Points, rank: int | None, rng: Rng) -> Gram:
-    """Gram matrix of states through features: Nystrom of a given rank, or exact to rounding."""
+def state_gram(
+    kernel: Kernel, Z: Points, rank: int | None, rng: Rng, pivoted: bool = False
+) -> Gram:
+    """Gram matrix of states through features: of a given rank, or exact to rounding.
+
+    Of a rank they are Nystrom's, or those of a pivoted Cholesky factor.
+    """
     if rank is not None:
-        return Gram.of(kernel, Z, rank=rank, rng=rng)
+        return Gram.of(kernel, Z, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
     return Gram.of(kernel, Z, rank=count(Z), tol=EXACT, rng=rng, extend=True)
 
 
-def observation_gram(kernel: Kernel, X: Points, rank: int | None, rng: Rng) -> Gram:
+def observation_gram(
+    kernel: Kernel, X: Points, rank: int | None, rng: Rng, pivoted: bool = False
+) -> Gram:
     """Gram matrix of observations, through features if a rank is given or few are exact."""
     if rank is not None:
-        return Gram.of(kernel, X, rank=rank, rng=rng)
+        return Gram.of(kernel, X, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
     most = int(WORTHWHILE * count(X))
     return Gram.of(kernel, X, tol=EXACT, most=most, rng=rng, extend=True)
 

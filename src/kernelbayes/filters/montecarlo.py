@@ -27,16 +27,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Bools, Rng, as_generator, like, namespace, threads_for
-from kernelbayes.compression import resample, thin
+from kernelbayes.arrays import Bools, Rng, as_generator, like, threads_for
+from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
@@ -47,102 +45,32 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
+    rule_of,
     state_gram,
 )
+from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transition, try_out
+from kernelbayes.filters.rule import RatioMethod, ratio_of
 from kernelbayes.filters.sequences import (
     as_points,
     integer,
     is_many,
+    join,
     names_of,
+    read,
     unstacked,
 )
-from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, concatenate, count
+from kernelbayes.points.numbers import option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
 from kernelbayes.rules.prior import BayesMethod
 
 Ridge = float | Literal["loo"]
+LowRankMethod = Literal["nystrom", "cholesky"]
 
-Transition = Callable[..., PointsLike]
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
-# Controls under which the transition is tried out on the training states: enough for the mean
-# distance that states move, which sets a ridge on a grid of factors of two.
-EXAMPLES = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Mover:
-    """A known transition, with random numbers of their own for each use and time.
-
-    The same states then always move alike.
-    """
-
-    transition: Transition
-    kernel: Kernel  # on states
-    seed: int
-    timed: bool  # whether the transition is told the time
-
-    def __call__(
-        self, Z: Points, control: Points | None, t: int, use: Literal["learn", "predict", "smooth"]
-    ) -> Points:
-        """Move each of some states once."""
-        rng = np.random.default_rng([self.seed, ("learn", "predict", "smooth").index(use), t])
-        known = {"t": t} if self.timed else {}
-        if control is not None:
-            known["control"] = control
-        # A transition may work in place, on rows that are the training states themselves.
-        moved = self.transition(deepcopy(Z), rng, **known)
-        if count(moved) != count(Z):
-            raise ValueError(
-                f"transition must return one state per state, got {count(moved)} for {count(Z)}"
-            )
-        return self.kernel.points(moved, "transition(z, rng)")
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """Prediction by sampling: points that stand for a belief are moved (KMCF16 Alg. 4)."""
-
-    mover: Mover
-    Z: Points
-    states: Kernel  # on states, with finite features
-    features: Array  # (n, r) of the training states
-    to_prior: Array  # (r, r), (L^T L + n eta I)^-1
-    rows: Gram
-    particles: int
-    threshold: float
-    picks: int
-
-    def weigh(self, points: Points, weights: Array | None = None) -> Array | None:
-        """Weights (n,) on the training states of a sample; None if it is far from all of them."""
-        F = self.states.features(points)
-        mean = namespace(F).mean(F, axis=0) if weights is None else weights @ F
-        raw = self.features @ (self.to_prior @ mean)  # KMCF16 Alg. 1, line 3
-        gamma = normalised(raw)
-        return cut_off(raw) if gamma is None else gamma
-
-    def predict(self, W: Array, control: Points | None, t: int) -> Array:
-        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k)."""
-        columns = []
-        for j in range(W.shape[1]):
-            belief = Embedding(self.Z, W[:, j], self.mover.kernel)
-            sample = resample(
-                belief, self.particles, threshold=self.threshold, picks=self.picks, rows=self.rows
-            ).embedding
-            u = None if control is None else take(control, [j])[0]
-            gamma = self.weigh(self.mover(sample.points, u, t, "predict"), sample.weights)
-            columns.append(W[:, j] if gamma is None else gamma)  # the sample was left behind
-        return namespace(W).stack(columns, axis=1)
-
-    def moved(self, control: Points | None, t: int) -> Array | None:
-        """Features (n, r) of the training states moved at time t; None if as at any other."""
-        if control is None and not self.mover.timed:
-            return None
-        u = None if control is None else take(control, [0])[0]
-        return self.states.features(self.mover(self.Z, u, t, "smooth"))
 
 
 class KernelMonteCarloFilter(Filter):
@@ -150,11 +78,14 @@ class KernelMonteCarloFilter(Filter):
 
     Parameters
     ----------
-    transition : callable
+    transition : callable, optional
         ``transition(z, rng, control=None) -> z_next``, for many states (rows) at once. With a
-        parameter ``t`` it is also told the time, 1 for the first transition.
-    initial : callable, points or Embedding
-        ``initial(m, rng) -> points (m, ...)``, or a sample of the first state.
+        parameter ``t`` it is also told the time, 1 for the first transition. None learns it: then
+        ``fit`` takes sequences, and increments are regressed on state and control
+        (:mod:`kernelbayes.filters.moves`).
+    initial : callable, points or Embedding, optional
+        ``initial(m, rng) -> points (m, ...)``, or a sample of the first state. None, with a learned
+        transition only, means the training states.
     kernel_x, kernel_z : Kernel, optional
         On observations and states; None means the median heuristic.
     method : {"importance", "original"}
@@ -163,17 +94,29 @@ class KernelMonteCarloFilter(Filter):
         Points moved by the transition at each step; as many as training pairs by default.
     picks : int
         Herd at most so many points and copy each (KMCF16 section 3.3).
+    resampling : {"herding", "exchange", "line-search", "fully-corrective", "multinomial"}
+        How the points to move are chosen from a belief, as in :func:`~kernelbayes.resample`.
     threshold : float
         Resample when the effective sample size is below this share of n.
     subsample : int, optional
         Use only this many training pairs, chosen by herding (KMCF16 Alg. 6).
+    sweeps : int
+        Passes in which better pairs replace those chosen; 0 is Alg. 6 as it stands.
     prior_ridge, ridge : float or "loo"
         eta, by the leave-one-out error of regressing a state one transition later on the state;
         lambda (importance) or delta (original), by leave-one-out on the training pairs.
     back_ridge : float
         Of the backward step of smoothing, as in :class:`~kernelbayes.KernelBayesFilter`.
     rank : int, optional
-        Nystrom features of this rank (KMCF16 Alg. 5).
+        Features of this rank (KMCF16 Alg. 5).
+    low_rank : {"nystrom", "cholesky"}
+        Nystrom features on landmarks, or those of a pivoted Cholesky factor.
+    ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
+        Estimate of the prediction's weights on the training states, as in
+        :func:`~kernelbayes.density_ratio`, for the importance rule.
+    memory, tempering, literal
+        As in :class:`~kernelbayes.KernelBayesFilter`; literal beliefs are divided by their mass
+        (KMCF16 section 4.2.2).
     rng : int, Generator or None
         The same rng gives the same beliefs.
 
@@ -181,24 +124,33 @@ class KernelMonteCarloFilter(Filter):
     ----------
     X_, Z_ : points (n, ...)
     kernel_x_, kernel_z_ : Kernel
+    transition_ : callable
+        As given, or learned.
     prior_ridge_, ridge_ : float
     """
 
     def __init__(
         self,
-        transition: Transition,
-        initial: Initial,
+        transition: Transition | None = None,
+        initial: Initial = None,
         kernel_x: Kernel | None = None,
         kernel_z: Kernel | None = None,
         method: BayesMethod = "importance",
         particles: int | None = None,
         picks: int = 100,
         threshold: float = 0.5,
+        resampling: Resampling = "herding",
         subsample: int | None = None,
+        sweeps: int = 10,
         prior_ridge: Ridge = "loo",
         ridge: Ridge = "loo",
         back_ridge: float = 0.1,
         rank: int | None = None,
+        low_rank: LowRankMethod = "nystrom",
+        ratio: RatioMethod = "kulsif",
+        memory: float = 1.0,
+        tempering: float = 1.0,
+        literal: bool = False,
         rng: Rng = None,
     ) -> None:
         self.transition = transition
@@ -209,11 +161,18 @@ class KernelMonteCarloFilter(Filter):
         self.particles = particles
         self.picks = picks
         self.threshold = threshold
+        self.resampling = resampling
         self.subsample = subsample
+        self.sweeps = sweeps
         self.prior_ridge = prior_ridge
         self.ridge = ridge
         self.back_ridge = back_ridge
         self.rank = rank
+        self.low_rank = low_rank
+        self.ratio = ratio
+        self.memory = memory
+        self.tempering = tempering
+        self.literal = literal
         self.rng = rng
 
     def fit(self, X: PointsLike, Z: PointsLike, controls: PointsLike = None) -> Self:
@@ -221,18 +180,25 @@ class KernelMonteCarloFilter(Filter):
 
         Lists of sequences are joined. ``controls`` are examples, any number of rows: they are given
         to the transition when it is tried out on the training states, to learn how far states
-        move, and are needed only if the transition cannot do without.
+        move, and are needed only if the transition cannot do without. With ``transition=None`` X, Z
+        and controls are sequences, as in :meth:`KernelBayesFilter.fit
+        <kernelbayes.KernelBayesFilter.fit>`, and the transition is learned from them.
         """
         check_parameters(self)
         for name in ("particles", "picks", "subsample"):
             if getattr(self, name) is not None:
                 integer(getattr(self, name), name, 1)
-        if self.initial is None:
+        option(self.resampling, "resampling", get_args(Resampling))
+        option(self.low_rank, "low_rank", get_args(LowRankMethod))
+        if self.transition is not None and self.initial is None:
             raise ValueError(
                 "initial must be a function (m, rng) -> states, points or an Embedding"
             )
-        if not callable(self.transition):
+        if not (self.transition is None or callable(self.transition)):
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
+        data = None  # transitions, where order matters
+        if self.transition is None:
+            data = join(read(X, Z, controls, (self.kernel_x, self.kernel_z, None)))
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
@@ -241,9 +207,17 @@ class KernelMonteCarloFilter(Filter):
         rng = as_generator(self.rng)
         seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
+            examples = _joined(controls, None)
+            self.initial_ = self.initial
+            if self.transition is not None:
+                self.transition_: Transition = self.transition
+            elif data is not None:
+                self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng)
+                examples = data.controls
+                self.initial_ = self.Z_ if self.initial is None else self.initial
             if self.subsample is not None:
                 known = self._thin(self.subsample, known)
-            self._learn(rng, seed, known, _joined(controls, None))
+            self._learn(rng, seed, known, examples)
         return self
 
     def _thin(self, size: int, known: Bools | None) -> Bools | None:
@@ -253,7 +227,7 @@ class KernelMonteCarloFilter(Filter):
             raise ValueError(f"subsample is {size}, but there are {count(self.Z_)} pairs")
         if known is not None:
             raise ValueError("subsample needs whole observations; drop or fill what is missing")
-        kept = thin(pairs, size, kernel)
+        kept = thin(pairs, size, kernel, sweeps=self.sweeps)
         self.X_, self.Z_ = kept["x"], kept["z"]
         return known
 
@@ -265,13 +239,14 @@ class KernelMonteCarloFilter(Filter):
         controls: Points | None,
     ) -> None:
         n = count(self.Z_)
-        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng)
+        pivoted = self.low_rank == "cholesky"
+        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng, pivoted)
         states, L = gram.kernel or self.kernel_z_, gram.factor
-        timed = "t" in inspect.signature(self.transition).parameters
-        mover = Mover(self.transition, self.kernel_z_, seed, timed)
+        timed = "t" in inspect.signature(self.transition_).parameters
+        mover = Mover(self.transition_, self.kernel_z_, seed, timed)
         # One transition from every training state: how far states move, and a model to smooth with.
         try:
-            moved = _try_out(mover, self.Z_, controls)
+            moved = try_out(mover, self.Z_, controls)
         except TypeError as error:
             if controls is not None:
                 raise
@@ -288,10 +263,11 @@ class KernelMonteCarloFilter(Filter):
         self.moves_ = Moves(
             mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, self.Z_),
             n if self.particles is None else self.particles, self.threshold, self.picks,
+            self.resampling, ratio_of(self), self.literal,
         )  # fmt: skip
         self.dynamics_ = Dynamics(
             L, operator, operator, everywhere, everywhere, simulated=self.moves_,
-            moved=states.features(moved),
+            moved=states.features(moved), eta=self.prior_ridge_,
         )  # fmt: skip
         if self.ridge == "loo":
             weights = like(np.full(n, 1.0 / n), L)
@@ -301,8 +277,10 @@ class KernelMonteCarloFilter(Filter):
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)
-        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng)
-        self.observations_ = Observations(gram, self.kernel_x_, self.method, ridge, known)
+        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng, pivoted)
+        self.observations_ = Observations(
+            gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True)
+        )
         self.ridge_ = ridge
 
     def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:
@@ -316,7 +294,7 @@ class KernelMonteCarloFilter(Filter):
             How many past beliefs to keep, for ``smoothed``.
         """
         check_is_fitted(self, "dynamics_")
-        initial, weights = self.initial if prior is None else prior, None
+        initial, weights = self.initial_ if prior is None else prior, None
         if callable(initial) and not isinstance(initial, Embedding):
             seed = self.moves_.mover.seed
             initial = initial(self.moves_.particles, np.random.default_rng([seed, 0]))
@@ -327,18 +305,6 @@ class KernelMonteCarloFilter(Filter):
             raise ValueError("the initial states are nowhere near the training states")
         belief = Embedding(self.Z_, gamma, self.kernel_z_, self.names_z_)
         return FilterState(0, belief, None, integer(lag, "lag", 0))
-
-
-def _try_out(mover: Mover, Z: Points, controls: Points | None) -> Points:
-    """Move states by the transition, under examples of controls if there are any."""
-    if controls is None:
-        return mover(Z, None, 1, "learn")
-    n, some = count(Z), min(EXAMPLES, count(controls), count(Z))
-    rows = [np.arange(j, n, some) for j in range(some)]
-    moved = [
-        mover(take(Z, index), take(controls, [j])[0], 1, "learn") for j, index in enumerate(rows)
-    ]
-    return take(reduce(concatenate, moved), np.argsort(np.concatenate(rows)))
 
 
 def _joined(parts: PointsLike, kernel: Kernel | None) -> PointsLike:

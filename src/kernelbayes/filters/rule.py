@@ -10,19 +10,64 @@ With prior weights gamma on the training sample and kernel values k(x) at the ob
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
 import numpy as np
 
 from kernelbayes.arrays import Array, Floats, namespace
+from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points
+from kernelbayes.points.numbers import option
 from kernelbayes.rules.bayes import turn
+from kernelbayes.rules.ratio import Method, density_ratio
 
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
+
+RatioMethod = Method
 # Prior weights below this share of the largest are rounding errors of the operators before them.
 ACTIVE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """Prior weights on the training states by an estimate of the density ratio of the two."""
+
+    method: RatioMethod
+    kernel: Kernel
+    Z: Points
+    ridge: float
+
+    def __call__(self, points: Points, weights: Array) -> Array | None:
+        """Weights (n,) of a weighted sample; None if it is far from all training states."""
+        given = Embedding(points, weights, self.kernel)
+        found = density_ratio(given, self.Z, self.kernel, self.method, self.ridge, rng=0)
+        total = namespace(weights).sum(found.at_denominator)
+        return found.at_denominator / total if float(total) > 0.0 else None
+
+    def of_weights(self, v: Array) -> Array | None:
+        """Weights (n,) of weighted training states."""
+        return self(self.Z, v)
+
+
+def ratio_of(model: Filter) -> Ratio | None:
+    """Return how a fitted filter estimates prior weights; None is KuLSIF, which is linear."""
+    method = option(model.ratio, "ratio", get_args(RatioMethod))
+    if method == "kulsif":
+        return None
+    if model.method != "importance":
+        raise ValueError(
+            f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
+        )
+    return Ratio(method, model.kernel_z_, model.Z_, model.prior_ridge_)
 
 
 def on_sample(dynamics: Dynamics, W: Array) -> Array:

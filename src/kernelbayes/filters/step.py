@@ -128,6 +128,9 @@ def prior_weights(dynamics: Dynamics, V: Array) -> Array:
     """Weights gamma (n, k) of predictions V (n, k) on the training sample."""
     if dynamics.simulated is not None:
         return V  # already expressed by its weights on the training sample
+    if dynamics.ratio is not None:
+        columns = [(dynamics.ratio(V[:, j]), V[:, j]) for j in range(V.shape[1])]
+        return namespace(V).stack([v if r is None else r for r, v in columns], axis=1)
     return on_sample(dynamics, V)
 
 

@@ -16,8 +16,9 @@ method       minimises
              weights in a box (kernel mean matching; Huang et al. 2007).
 ===========  ======================================================================================
 
-Estimates are cut off at zero. All four accept an embedding as the numerator, all but "rulsif"
-also one with negative weights, "kulsif" and "kmm" also a Gaussian in closed form.
+Estimates are cut off at zero. All four accept an embedding as the numerator, also one with negative
+weights ("rulsif" mixes only the positive ones into its denominator), "kulsif" and "kmm" also a
+Gaussian in closed form.
 
 >>> import numpy as np
 >>> from kernelbayes import density_ratio
@@ -254,12 +255,16 @@ def _least_squares(
 
 
 def _relative(m: MeanElement, Z: Points, alpha: float, ridge: Ridge) -> DensityRatio:
-    if not isinstance(m, Embedding) or bool(namespace(m.weights).any(m.weights < 0)):
-        raise TypeError("'rulsif' needs a numerator of points with weights that are not negative")
+    if not isinstance(m, Embedding):
+        raise TypeError("'rulsif' needs a numerator of points")
     m = m.normalized()  # a ratio of probability distributions, bounded by 1 / alpha
-    eta = _relative_ridge(m, Z, alpha) if ridge == "loo" else check_ridge(ridge)
     xp, uniform = namespace(m.weights), like(np.full(count(Z), 1.0 / count(Z)), m.weights)
-    v = xp.concat([(1.0 - alpha) * uniform, alpha * m.weights])
+    # A denominator has no negative parts; the numerator keeps its own, whose mean they make.
+    positive = xp.clip(m.weights, min=0.0)
+    positive = positive / xp.sum(positive)
+    chosen = replace(m, weights=positive)
+    eta = _relative_ridge(chosen, Z, alpha) if ridge == "loo" else check_ridge(ridge)
+    v = xp.concat([(1.0 - alpha) * uniform, alpha * positive])
     return _least_squares(m, concatenate(Z, m.points), v, "rulsif", eta, count(Z))
 
 
