@@ -1,0 +1,55 @@
+"""The command ``kernelbayes``. The only package that prints.
+
+Results go to standard output or to ``--out``, progress and warnings to standard error. Bad input
+ends with exit code 2 and one line on standard error that says what was wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+from kernelbayes import __version__
+from kernelbayes.cli import analyse, show, state_space
+from kernelbayes.cli.errors import InputError, Parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, or 2 for bad input."""
+    parser = _parser()
+    try:
+        arguments = parser.parse_args(argv)
+        if arguments.command is None:
+            parser.print_help()
+            return 0
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            if getattr(arguments, "quiet", False):
+                warnings.simplefilter("ignore")
+            arguments.run(arguments)
+    except (InputError, ValueError, TypeError, ImportError) as error:
+        line = " ".join(str(error).split())
+        print(f"kernelbayes: error: {line}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"kernelbayes: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="kernelbayes",
+        description="Bayesian inference without a model: Bayes' rule as linear algebra on samples.",
+    )
+    parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
+    for add in (*analyse.COMMANDS, *state_space.COMMANDS, *show.COMMANDS):
+        add(commands)
+    return parser

@@ -1,0 +1,222 @@
+"""``posterior``, ``infer`` and ``test``: answers from tables of independent rows."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import to_numpy
+from kernelbayes.cli import errors, sheets
+from kernelbayes.cli.common import (
+    add_command,
+    add_model,
+    answers,
+    keep,
+    probabilities,
+    stored,
+    training,
+)
+from kernelbayes.cli.errors import InputError
+from kernelbayes.compare import ci_test, hsic_test, mmd_test
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.likelihood_free import LikelihoodFree, infer
+from kernelbayes.select.tuning import tune
+
+
+def add_posterior(commands: Any) -> None:
+    """Add ``kernelbayes posterior``."""
+    command = add_command(
+        commands,
+        "posterior",
+        "posterior of what is hidden given what is observed, from a table of both",
+        "kernelbayes posterior train.csv --x height,weight --z age --new people.csv",
+    )
+    add_model(command)
+    command.add_argument(
+        "--prior", type=Path, metavar="FILE", help="table of draws of z (default: the training z)"
+    )
+    command.set_defaults(run=_posterior)
+
+
+def _posterior(arguments: argparse.Namespace) -> None:
+    if arguments.model is not None:
+        model, columns = stored(arguments, KernelBayesRule)
+    else:
+        training(arguments)
+        columns = {"x": arguments.x, "z": arguments.z}
+        sheet = sheets.read(arguments.data)
+        X = sheets.points(sheet, arguments.x, arguments.data)
+        Z = sheets.points(sheet, arguments.z, arguments.data)
+        prior = None
+        if arguments.prior is not None:
+            table = sheets.read(arguments.prior)
+            prior = sheets.points(table, arguments.z, arguments.prior)
+        model = KernelBayesRule(rank=arguments.rank, rng=arguments.seed)
+        if arguments.tune:
+            model = tune(model, X, Z, prior=prior, rng=arguments.seed)
+        else:
+            model.fit(X, Z, prior=prior)
+        keep(arguments, model, columns)
+    if arguments.new is None:
+        if arguments.save is None:
+            raise InputError("--new FILE is needed, or --save FILE to keep the fitted model")
+        return
+    new = sheets.points(sheets.read(arguments.new), columns["x"], arguments.new)
+    found = model.posterior(new)
+    points = found.points
+    numeric = isinstance(points, np.ndarray) and points.dtype.kind in "fiub"
+    if not numeric and len(columns["z"]) > 1:
+        raise InputError("several hidden columns with text among them have no table of answers")
+    table = (
+        answers(found, columns["z"], arguments.level)
+        if numeric
+        else probabilities(found, points, columns["z"][0])
+    )
+    diagnostics = found.diagnostics
+    sheets.write(
+        {**table, "support": to_numpy(diagnostics.support), "ess": to_numpy(found.ess)},
+        arguments.out,
+    )
+
+
+def add_infer(commands: Any) -> None:
+    """Add ``kernelbayes infer``."""
+    command = add_command(
+        commands,
+        "infer",
+        "parameters of a simulator given data, from simulations",
+        "kernelbayes infer model.py --observed data.csv -n 1000",
+    )
+    add = command.add_argument
+    add(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="Python file with simulator(theta, rng) and prior, or a table of simulations",
+    )
+    add("--observed", type=Path, required=True, metavar="FILE", help="table with the data, one row")
+    add(
+        "--theta", type=errors.names, metavar="COLUMNS", help="parameters in a table of simulations"
+    )
+    add("--x", type=errors.names, metavar="COLUMNS", help="data columns (default: all others)")
+    add(
+        "-n",
+        "--simulations",
+        type=errors.positive,
+        default=1000,
+        metavar="N",
+        help="simulations to run (default: 1000)",
+    )
+    add("--draws", type=errors.positive, metavar="N", help="write draws instead of a summary")
+    add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
+    command.set_defaults(run=_infer)
+
+
+def _infer(arguments: argparse.Namespace) -> None:
+    observed = sheets.read(arguments.observed)
+    if arguments.source.suffix == ".py":
+        problem = _problem(arguments.source)
+        x = sheets.numbers(observed, arguments.x or list(observed), arguments.observed)
+        found = infer(
+            problem["simulator"],
+            problem["prior"],
+            _one(x, arguments.observed),
+            n_simulations=arguments.simulations,
+            rng=arguments.seed,
+        )
+    else:
+        if arguments.theta is None:
+            raise InputError("--theta COLUMNS is needed to say which columns are parameters")
+        sheet = sheets.read(arguments.source)
+        columns = arguments.x or sheets.others(sheet, arguments.theta)
+        theta = sheets.numbers(sheet, arguments.theta, arguments.source)
+        x = sheets.numbers(sheet, columns, arguments.source)
+        model = LikelihoodFree(rng=arguments.seed).fit(theta, x)
+        new = sheets.numbers(observed, columns, arguments.observed)
+        found = model.posterior(_one(new, arguments.observed))
+    d = np.atleast_1d(found.mean()).shape[0]
+    labels = arguments.theta or list(found.names or [f"theta{j}" for j in range(d)])
+    if arguments.draws is not None:
+        draws = found.sample(arguments.draws, rng=arguments.seed, method="iid")
+        sheets.write(dict(zip(labels, to_numpy(draws).T, strict=True)), arguments.out)
+        return
+    rows = found.summary(arguments.level)
+    titles = [title for title in rows[0] if title != "variable"]
+    columns_out = {title: [row[title] for row in rows] for title in titles}
+    sheets.write({"parameter": labels, **columns_out}, arguments.out)
+
+
+def _one(x: Any, path: Path) -> Any:
+    if len(x) != 1:
+        raise InputError(f"{path} must have one row, the data observed; it has {len(x)}")
+    return x[0]
+
+
+def _problem(path: Path) -> dict[str, Any]:
+    try:
+        found = runpy.run_path(str(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
+    missing = [name for name in ("simulator", "prior") if name not in found]
+    if missing:
+        raise InputError(f"{path} defines no {' and no '.join(missing)}")
+    return found
+
+
+def add_test(commands: Any) -> None:
+    """Add ``kernelbayes test``."""
+    command = add_command(
+        commands,
+        "test",
+        "two-sample test of two tables, or independence test of columns of one",
+        "kernelbayes test before.csv after.csv    "
+        "kernelbayes test table.csv --x dose --y effect --given age",
+    )
+    add = command.add_argument
+    add("tables", type=Path, nargs="+", metavar="TABLE", help="two tables, or one")
+    add("--x", type=errors.names, metavar="COLUMNS", help="columns (default: all)")
+    add("--y", type=errors.names, metavar="COLUMNS", help="columns to test x against")
+    add("--given", type=errors.names, metavar="COLUMNS", help="independence given these columns")
+    add(
+        "--permutations",
+        type=errors.positive,
+        default=1000,
+        metavar="B",
+        help="permutations (default: 1000)",
+    )
+    command.set_defaults(run=_test)
+
+
+def _test(arguments: argparse.Namespace) -> None:
+    options: Any = {"permutations": arguments.permutations, "rng": arguments.seed}
+    read = [sheets.read(path) for path in arguments.tables]
+    if len(read) == 2:
+        if arguments.y or arguments.given:
+            raise InputError("--y and --given belong to one table; two were given")
+        columns = arguments.x or list(read[0])
+        samples = [
+            sheets.points(sheet, columns, path)
+            for sheet, path in zip(read, arguments.tables, strict=True)
+        ]
+        name, result = "mmd", mmd_test(samples[0], samples[1], **options)
+    elif len(read) == 1 and arguments.x and arguments.y:
+        path = arguments.tables[0]
+        pair = [sheets.points(read[0], columns, path) for columns in (arguments.x, arguments.y)]
+        if arguments.given:
+            given = sheets.points(read[0], arguments.given, path)
+            name, result = "ci", ci_test(pair[0], pair[1], given, **options)
+        else:
+            name, result = "hsic", hsic_test(pair[0], pair[1], **options)
+    else:
+        raise InputError("two tables are needed, or one with --x COLUMNS and --y COLUMNS")
+    found = {"statistic": float(result.statistic), "pvalue": float(result.pvalue)}
+    sheets.write_json({"test": name, **found}, arguments.out)
+
+
+COMMANDS = (add_posterior, add_infer, add_test)

@@ -1,0 +1,97 @@
+"""What the commands share: options, models from files, answers as columns."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import to_numpy
+from kernelbayes.cli import errors
+from kernelbayes.cli.errors import InputError
+from kernelbayes.cli.sheets import Sheet
+from kernelbayes.files import load, save
+
+
+def add_command(commands: Any, name: str, text: str, example: str) -> Any:
+    """Add a command with a description, an example and the options that all have."""
+    command = commands.add_parser(
+        name,
+        help=text[0].lower() + text[1:],
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example: {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
+    add("--out", type=Path, metavar="FILE", help="where the result goes (default: printed)")
+    add("--quiet", action="store_true", help="no warnings and no progress on standard error")
+    return command
+
+
+def add_model(command: Any) -> None:
+    """Add the options of commands that fit a model or read one."""
+    add = command.add_argument
+    add("data", type=Path, nargs="?", metavar="TRAIN", help="training table, .csv or .parquet")
+    add("--x", type=errors.names, metavar="COLUMNS", help="what is observed, comma-separated")
+    add("--z", type=errors.names, metavar="COLUMNS", help="what is hidden, comma-separated")
+    add("--new", type=Path, metavar="FILE", help="table of new observations")
+    add("--model", type=Path, metavar="FILE", help="use this fitted model instead of TRAIN")
+    add("--save", type=Path, metavar="FILE", help="write the fitted model to this file")
+    add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
+    add("--tune", action="store_true", help="choose kernels and ridges by cross-validation")
+    add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
+
+
+def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, Any]]:
+    """Model of a file with the columns it was fitted on."""
+    try:
+        found = load(arguments.model)
+    except OSError as error:
+        raise InputError(f"cannot read {arguments.model}: {error.strerror or error}") from error
+    if isinstance(found, kind):
+        raise InputError(f"{arguments.model} was not written by this command; it has no columns")
+    if not (isinstance(found, dict) and isinstance(found.get("model"), kind)):
+        raise InputError(f"{arguments.model} does not hold a {kind.__name__}")
+    return found["model"], found["columns"]
+
+
+def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
+    """Write the model, if that was asked for."""
+    if arguments.save is not None:
+        try:
+            save({"model": model, "columns": columns}, arguments.save)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(f"cannot write {arguments.save}: {reason}") from error
+
+
+def training(arguments: argparse.Namespace) -> None:
+    """Raise unless the training table and its columns are given."""
+    wanted = {"TRAIN": arguments.data, "--x": arguments.x, "--z": arguments.z}
+    missing = [name for name, value in wanted.items() if value is None]
+    if missing:
+        raise InputError(f"{' and '.join(missing)} are needed, or --model FILE")
+
+
+def answers(beliefs: Any, names: list[str], level: float) -> Sheet:
+    """Mean, standard deviation and interval of each coordinate, as columns."""
+    mean, std = to_numpy(beliefs.mean()), to_numpy(beliefs.std())
+    ends = to_numpy(beliefs.interval(level))
+    found: Sheet = {}
+    for j, name in enumerate(names):
+        found |= {f"{name}_mean": mean[:, j], f"{name}_sd": std[:, j]}
+        found |= {f"{name}_low": ends[:, j, 0], f"{name}_high": ends[:, j, 1]}
+    return found
+
+
+def probabilities(beliefs: Any, Z: Any, name: str) -> Sheet:
+    """Most probable category and the probability of each, as columns."""
+    labels, where = np.unique(np.asarray(Z).ravel(), return_inverse=True)
+    weights = np.maximum(to_numpy(beliefs.weights), 0.0)
+    P = weights @ (where[:, None] == np.arange(len(labels)))
+    P /= np.maximum(P.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    columns = {f"{name}_{label}": P[:, k] for k, label in enumerate(labels)}
+    return {name: labels[np.argmax(P, axis=1)], **columns}

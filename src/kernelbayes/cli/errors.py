@@ -1,0 +1,51 @@
+"""Errors the person at the keyboard can put right, and what reads their words."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+
+class InputError(Exception):
+    """Something the person at the keyboard can put right."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage and leaving."""
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def seed(text: str) -> int:
+    """Read a seed."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number >= 0 is needed, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a count."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a whole number >= 1 is needed, got {text!r}")
+    return int(text)
+
+
+def level(text: str) -> float:
+    """Read the coverage of an interval."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"a number between 0 and 1 is needed, got {text!r}")
+    return value
+
+
+def names(text: str) -> list[str]:
+    """Read names of columns, separated by commas."""
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"names separated by commas are needed, got {text!r}")
+    return found

@@ -1,0 +1,172 @@
+"""``filter``: beliefs about hidden states, from recordings; also line by line as they come."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelbayes.arrays import to_numpy
+from kernelbayes.cli import errors, sheets
+from kernelbayes.cli.common import (
+    add_command,
+    add_model,
+    answers,
+    keep,
+    probabilities,
+    stored,
+    training,
+)
+from kernelbayes.cli.errors import InputError
+from kernelbayes.files import load, save
+from kernelbayes.filters import KernelBayesFilter
+from kernelbayes.filters.choose.tuning import tune_filter
+
+
+def add_filter(commands: Any) -> None:
+    """Add ``kernelbayes filter``."""
+    command = add_command(
+        commands,
+        "filter",
+        "beliefs about hidden states over time, learned from recordings of both",
+        "kernelbayes filter walks.csv --x rssi1,rssi2 --z east,north --sequence walk --new new.csv",
+    )
+    add_model(command)
+    add = command.add_argument
+    add("--u", type=errors.names, metavar="COLUMNS", help="controls, comma-separated")
+    add("--sequence", metavar="COLUMN", help="column that tells the sequences apart")
+    add("--smooth", action="store_true", help="use later observations too")
+    add(
+        "--follow",
+        action="store_true",
+        help="read observations as CSV from standard input, write a belief for each as it comes",
+    )
+    add(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="with --follow: keep the state in this file, and go on from it",
+    )
+    command.set_defaults(run=_filter)
+
+
+def _filter(arguments: argparse.Namespace) -> None:
+    if arguments.follow and (arguments.smooth or arguments.new is not None):
+        raise InputError("--follow reads standard input; it goes with neither --new nor --smooth")
+    if arguments.model is not None:
+        model, columns = stored(arguments, KernelBayesFilter)
+    else:
+        training(arguments)
+        model, columns = _fitted(arguments)
+        keep(arguments, model, columns)
+    if arguments.follow:
+        _follow(arguments, model, columns)
+        return
+    if arguments.new is None:
+        if arguments.save is None:
+            raise InputError("--new FILE is needed, or --follow, or --save FILE")
+        return
+    sheet = sheets.read(arguments.new)
+    tables = []
+    for rows in sheets.groups(sheet, arguments.sequence, arguments.new):
+        part = {name: column[rows] for name, column in sheet.items()}
+        X, u = _observed(part, columns, arguments.new)
+        found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
+        label = {} if arguments.sequence is None else {arguments.sequence: part[arguments.sequence]}
+        tables.append({**label, **_table(found, columns["z"], arguments.level)})
+    joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
+    sheets.write(joined, arguments.out)
+
+
+def _fitted(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u}
+    sheet, path = sheets.read(arguments.data), arguments.data
+    X, Z, U = [], [], []
+    for rows in sheets.groups(sheet, arguments.sequence, path):
+        part = {name: column[rows] for name, column in sheet.items()}
+        seen, u = _observed(part, columns, path)
+        X.append(seen)
+        Z.append(sheets.points(part, arguments.z, path))
+        U.append(u)
+    single = len(X) == 1
+    x, z = (X[0], Z[0]) if single else (X, Z)
+    controls = None if arguments.u is None else U[0] if single else U
+    model = KernelBayesFilter(rank=arguments.rank, rng=arguments.seed)
+    if arguments.tune:
+        return tune_filter(model, x, z, controls, rng=arguments.seed), columns
+    return model.fit(x, z, controls), columns
+
+
+def _observed(sheet: sheets.Sheet, columns: dict[str, Any], path: Path) -> tuple[Any, Any]:
+    X = sheets.points(sheet, columns["x"], path, missing=True)
+    u = None if columns["u"] is None else sheets.numbers(sheet, columns["u"], path)
+    return X, u
+
+
+def _table(beliefs: Any, names: list[str], level: float) -> sheets.Sheet:
+    points = beliefs.points
+    if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
+        found = answers(beliefs, names, level)
+    elif len(names) == 1:
+        found = probabilities(beliefs, points, names[0])
+    else:
+        raise InputError("several hidden columns with text among them have no table of answers")
+    if beliefs.info is not None:
+        found |= {"support": to_numpy(beliefs.info.support), "ess": to_numpy(beliefs.info.ess)}
+    return found
+
+
+def _follow(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
+    """Read a header and then a line for each step; killed and started again, go on."""
+    state = model.start()
+    if arguments.state is not None and arguments.state.exists():
+        state = load(arguments.state)
+    reader = csv.reader(sys.stdin)
+    header = next(reader, None)
+    if not header:
+        raise InputError("standard input is empty; a header line and observations are needed")
+    wanted = [*columns["x"], *(columns["u"] or [])]
+    missing = [name for name in wanted if name not in header]
+    if missing:
+        raise InputError(f"standard input has no column {missing[0]!r}; it has {', '.join(header)}")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    titled = False
+    for line, row in enumerate(reader, start=2):
+        if len(row) != len(header):
+            raise InputError(f"line {line} has {len(row)} cells, the header {len(header)}")
+        cells = dict(zip(header, row, strict=True))
+        x = np.array([_number(cells[name], name, line) for name in columns["x"]])
+        control = None
+        if columns["u"] is not None:
+            control = np.array([_number(cells[name], name, line) for name in columns["u"]])
+        state, info = model.step(state, x, control)
+        if arguments.state is not None:
+            save(state, arguments.state)
+        belief = state.belief
+        found: dict[str, Any] = {}
+        ends = to_numpy(belief.interval(arguments.level))
+        for j, name in enumerate(columns["z"]):
+            found |= {f"{name}_mean": belief.mean()[j], f"{name}_sd": belief.std()[j]}
+            found |= {f"{name}_low": ends[j, 0], f"{name}_high": ends[j, 1]}
+        found |= {"support": info.support, "ess": info.ess}
+        if not titled:
+            writer.writerow(found)
+            titled = True
+        writer.writerow([repr(float(value)) for value in found.values()])
+        sys.stdout.flush()
+
+
+def _number(text: str, name: str, line: int) -> float:
+    if not text.strip():
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"line {line}, column {name!r}: {text!r} is not a number") from None
+
+
+COMMANDS = (add_filter,)

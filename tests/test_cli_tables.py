@@ -1,0 +1,199 @@
+"""The command line on tables: what it answers, and one line for what is wrong."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+from kernelbayes.cli import main
+
+
+def written(path, **columns):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return str(path)
+
+
+def table(text):
+    rows = list(csv.reader(io.StringIO(text)))
+    return {name: [row[j] for row in rows[1:]] for j, name in enumerate(rows[0])}
+
+
+def numbers(text, name):
+    return np.array(table(text)[name], dtype=float)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    z = x[:, 0] - x[:, 1] + 0.1 * rng.normal(size=80)
+    train = written(
+        tmp_path / "train.csv", a=x[:, 0], b=x[:, 1], z=z, kind=np.where(z > 0, "p", "n")
+    )
+    new = written(tmp_path / "new.csv", b=x[:5, 1], a=x[:5, 0])
+    return train, new, x, z
+
+
+def test_posterior_is_that_of_the_library(pairs, capsys, tmp_path):
+    train, new, x, z = pairs
+    model = str(tmp_path / "model.kb")
+    assert main(["posterior", train, "--x", "a,b", "--z", "z", "--new", new, "--save", model]) == 0
+    printed = capsys.readouterr().out
+    expected = kb.KernelBayesRule(rng=0).fit(x, z[:, None]).posterior(x[:5])
+    np.testing.assert_allclose(numbers(printed, "z_mean"), expected.mean()[:, 0])
+    np.testing.assert_allclose(numbers(printed, "z_high"), expected.interval(0.9)[:, 0, 1])
+    assert main(["posterior", "--model", model, "--new", new]) == 0
+    assert capsys.readouterr().out == printed
+    out = tmp_path / "out.csv"
+    assert main(["posterior", "--model", model, "--new", new, "--out", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    assert out.read_text() == printed
+
+
+def test_hidden_categories(pairs, capsys):
+    train, new, *_, z = pairs
+    assert main(["posterior", train, "--x", "a,b", "--z", "kind", "--new", new]) == 0
+    printed = capsys.readouterr().out
+    found = table(printed)
+    clear = np.abs(z[:5]) > 0.5
+    truth = np.where(z[:5] > 0, "p", "n")
+    assert np.all((np.array(found["kind"]) == truth)[clear])
+    np.testing.assert_allclose(numbers(printed, "kind_n") + numbers(printed, "kind_p"), 1.0)
+
+
+@pytest.fixture
+def walk(tmp_path):
+    rng = np.random.default_rng(1)
+    t = np.arange(120)
+    z = np.sin(t / 7.0)
+    x = z + 0.2 * rng.normal(size=120)
+    train = written(tmp_path / "walk.csv", t=t, x=x, z=z, walk=t // 60)
+    new = written(tmp_path / "new.csv", x=[*x[:6], ""])
+    return train, new, x, z
+
+
+def test_filter_and_follow(walk, capsys, tmp_path, monkeypatch):
+    train, new, x, z = walk
+    model = str(tmp_path / "model.kb")
+    fit = ["filter", train, "--x", "x", "--z", "z", "--sequence", "walk", "--save", model]
+    assert main(fit) == 0
+    assert main(["filter", "--model", model, "--new", new]) == 0
+    printed = capsys.readouterr().out
+    columns = x[:, None], z[:, None]
+    parts = [[c[:60], c[60:]] for c in columns]
+    expected = kb.KernelBayesFilter(rng=0).fit(*parts).filter(np.array([*x[:6], np.nan])[:, None])
+    np.testing.assert_allclose(numbers(printed, "z_mean"), expected.mean()[:, 0])
+    lines = Path(new).read_text().splitlines(keepends=True)
+    state, shown = str(tmp_path / "state.kb"), []
+    for part in (lines[:3], [lines[0], *lines[3:]]):  # stopped after two steps, started again
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(part)))
+        assert main(["filter", "--model", model, "--follow", "--state", state]) == 0
+        shown.append(numbers(capsys.readouterr().out, "z_mean"))
+    np.testing.assert_allclose(np.concatenate(shown), expected.mean()[:, 0], rtol=1e-9)
+    assert main(["filter", "--model", model, "--new", new, "--smooth"]) == 0
+    assert len(numbers(capsys.readouterr().out, "z_mean")) == 7
+
+
+PROBLEM = """
+from scipy import stats
+prior = [stats.norm(0, 1)]
+def simulator(theta, rng):
+    return theta + 0.5 * rng.normal(size=theta.shape)
+"""
+
+
+def test_infer_from_a_simulator_or_a_table(tmp_path, capsys):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    observed = written(tmp_path / "observed.csv", x=[0.8])
+    # Posterior N(0.64, 0.2); 500 simulations leave a tenth of a deviation.
+    command = ["infer", str(tmp_path / "problem.py"), "--observed", observed, "-n", "500"]
+    assert main(command) == 0
+    assert numbers(capsys.readouterr().out, "mean")[0] == pytest.approx(0.64, abs=0.15)
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=500)
+    x = theta + 0.5 * rng.normal(size=500)
+    runs = written(tmp_path / "runs.csv", rate=theta, x=x)
+    assert main(["infer", runs, "--theta", "rate", "--observed", observed, "--draws", "200"]) == 0
+    draws = numbers(capsys.readouterr().out, "rate")
+    assert len(draws) == 200
+    assert draws.mean() == pytest.approx(0.64, abs=0.25)
+
+
+def test_tests(pairs, tmp_path, capsys):
+    train, _, x, _ = pairs
+    other = written(tmp_path / "other.csv", a=x[:, 0] + 2.0, b=x[:, 1])
+    assert main(["test", train, other, "--x", "a,b"]) == 0
+    assert json.loads(capsys.readouterr().out)["pvalue"] < 0.01
+    assert main(["test", train, "--x", "a", "--y", "z"]) == 0
+    assert json.loads(capsys.readouterr().out)["test"] == "hsic"
+    assert (
+        main(["test", train, "--x", "a", "--y", "b", "--given", "z", "--permutations", "99"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["test"] == "ci"
+
+
+def failing(capsys, *argv):
+    assert main([str(a) for a in argv]) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    (line,) = caught.err.splitlines()
+    return line
+
+
+def test_bad_tables(tmp_path, capsys):
+    ask = ("--x", "a", "--z", "z", "--new", tmp_path / "t.csv")
+    path = tmp_path / "t.csv"
+    assert "cannot read" in failing(capsys, "posterior", path, *ask)
+    path.write_text("")
+    assert "is empty" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,z\n")
+    assert "is empty" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,z\n1,2\n3,oops\n")
+    assert "column 'z', row 3: 'oops' is not a number" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,z\n1,2\n3\n")
+    assert "row 3 has 1 cells" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,a\n1,2\n")
+    assert "two columns named 'a'" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,y\n1,2\n")
+    assert "has no column 'z'; it has a, y" in failing(capsys, "posterior", path, *ask)
+    path.write_text("a,z\n1,2\n,3\n")
+    assert "column 'a', row 3 is empty" in failing(capsys, "posterior", path, *ask)
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in failing(capsys, "posterior", path, *ask)
+    assert "unknown file type" in failing(capsys, "posterior", tmp_path / "t.txt", *ask)
+
+
+def test_bad_use(pairs, tmp_path, capsys):
+    train, new, *_ = pairs
+    assert "--z" in failing(capsys, "posterior", train, "--x", "a")
+    assert "--save" in failing(capsys, "posterior", train, "--x", "a", "--z", "z")
+    model = tmp_path / "model.kb"
+    assert "cannot read" in failing(capsys, "posterior", "--model", model, "--new", new)
+    model.write_bytes(b"rubbish")
+    assert "not a file" in failing(capsys, "posterior", "--model", model, "--new", new)
+    kb.save(kb.Gaussian(1.0), model)
+    assert "does not hold" in failing(capsys, "filter", "--model", model, "--new", new)
+    (tmp_path / "p.py").write_text("prior = 1")
+    assert "no simulator" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
+    (tmp_path / "p.py").write_text("1 / 0")
+    assert "does not run" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
+    assert "two tables" in failing(capsys, "test", train)
+    assert "between 0 and 1" in failing(capsys, "posterior", train, "--level", "90")
+
+
+@pytest.mark.parametrize("command", ["posterior", "filter", "infer", "test", "demo"])
+def test_every_command_has_help(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "kernelbayes", command, "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "usage: kernelbayes" in done.stdout
