@@ -204,5 +204,175 @@ def test_covariance_is_that_of_numpy(shape):
 
 @pytest.mark.parametrize("factor", [np.nan, np.inf, -np.inf])
 def test_an_embedding_times_nothing_finite(factor):
-    with pytest.raises(ValueError, match="finite numbers"):
+    with pytest.raises(ValueError, match="finite"):
         kb.embed([1.0, 2.0], K) * factor
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e200])
+def test_the_closest_probability_to_huge_weights(scale):
+    """It is where the embedding is highest: the square of the distance hardly counts."""
+    x, w = normal(11, 60), normal(12, 60)
+    with pytest.warns(kb.NumericalWarning, match="made smaller"):
+        found = kb.embed(x, K, scale * w).valid()
+    assert found.weights.min() >= 0.0
+    assert found.mass == pytest.approx(1.0)
+    heights = kb.embed(x, K, w)(x)
+    np.testing.assert_allclose(found.weights @ heights, heights.max(), rtol=1e-3)
+
+
+HUGE = 1e200 * normal(13, 30, 2)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: kb.Linear()(HUGE),
+        lambda: kb.Linear().diag(HUGE),
+        lambda: kb.Polynomial(2)(HUGE[:3], HUGE[3:]),
+        lambda: kb.embed(HUGE, kb.Linear()).norm(),
+        lambda: kb.mmd(kb.embed(HUGE, kb.Linear()), kb.embed(-HUGE, kb.Linear())),
+        lambda: kb.embed(HUGE, kb.Linear()).inner(kb.embed(HUGE[:4], kb.Linear())),
+        lambda: kb.ConditionalEmbedding(kb.Linear(), kb.Linear()).fit(HUGE, HUGE)(HUGE[:2]),
+        lambda: kb.KernelBayesRule(kb.Linear(), kb.Linear()).fit(HUGE, HUGE[:, 0]),
+    ],
+)
+def test_inner_products_of_huge_points(ask):
+    with pytest.raises(ValueError, match="so large"):
+        ask()
+
+
+def test_densities_in_many_dimensions():
+    X = normal(14, 50, 400)
+    unit, tiny, wide = (kb.embed(scale * X, K) for scale in (1.0, 1e-3, 1e3))
+    np.testing.assert_allclose(unit.density(X[:2]), np.exp(unit.log_density(X[:2])), rtol=1e-6)
+    np.testing.assert_array_equal(wide.density(1e3 * X[:2]), 0.0)  # e^-3116
+    with pytest.raises(ValueError, match=r"400 dimensions are too large .* log_density"):
+        tiny.density(1e-3 * X[:2])
+    assert np.isfinite(tiny.log_density(1e-3 * X[:2])).all()
+
+
+def test_a_density_of_signed_weights_in_many_dimensions():
+    """In so many dimensions it is computed through logarithms, which must know the signs."""
+    X, w = normal(15, 20, 330), normal(16, 20)
+    found = kb.embed(X, K, w / w.sum()).density(X[:3], bandwidth=2.5, valid=False)
+    D = np.sum((X[:, None, :] - X[None, :3]) ** 2, axis=2) / 2.5**2
+    log_unit = 330 * np.log(np.sqrt(2 * np.pi) * 2.5)
+    assert log_unit > 600.0  # where logarithms begin
+    wanted = (w / w.sum()) @ np.exp(-0.5 * D - log_unit)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+# --- tests ---------------------------------------------------------------------------------------
+
+METHODS = ("permutation", "gamma", "wild", "linear", "block", "features")
+
+
+@pytest.mark.parametrize("outlier", [1e80, 1e155, 1e300])
+@pytest.mark.parametrize("kernel", [kb.Linear(), kb.Polynomial(2)], ids=["linear", "square"])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_outlier_beyond_arithmetic_is_no_evidence(method, kernel, outlier):
+    X, Y = normal(17, 80, 2), normal(18, 80, 2)
+    Y[0] = outlier
+    for test, kernels in ((kb.mmd_test, (kernel,)), (kb.hsic_test, (kernel, kernel))):
+        with pytest.raises(ValueError, match=r"so large|leave no room"):
+            test(X, Y, *kernels, 50, 0, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_bounded_kernel_bears_any_outlier(method):
+    X, Y = normal(17, 80, 2), normal(18, 80, 2)
+    Y[0] = 1e80
+    for test in (kb.mmd_test, kb.hsic_test):
+        assert 0.0 < test(X, Y, permutations=50, rng=0, method=method).pvalue <= 1.0
+
+
+def test_aggregated_and_conditional_tests_refuse_what_overflows():
+    X, Y = normal(17, 40, 2), normal(18, 40, 2)
+    Y[0] = 1e80
+    square = kb.Polynomial(2)
+    for ask in (
+        lambda: kb.mmd_aggregated(X, Y, [square], 50, 0),
+        lambda: kb.hsic_aggregated(X, Y, [square], [square], 50, 0),
+        lambda: kb.ci_test(X, Y, X[:, :1], kb.Linear(), kb.Linear(), square, rng=0),
+    ):
+        with pytest.raises(ValueError, match=r"so large|leave no room"):
+            ask()
+
+
+# --- calibration ---------------------------------------------------------------------------------
+
+
+def test_a_calibration_answers_only_what_it_learned():
+    x = normal(19, 60)
+    Z = np.column_stack([x, -x]) + normal(20, 60, 2)
+    one, two = kb.ConditionalEmbedding().fit(x, Z[:, 0]), kb.ConditionalEmbedding().fit(x, Z)
+    learned = kb.calibrate(one)
+    for level in (2.0, -0.1, np.nan):
+        with pytest.raises(ValueError, match=r"levels must lie in \[0, 1\]"):
+            learned.quantile(one([0.0]), level)
+    for ask in (learned.quantile, learned.interval):
+        with pytest.raises(ValueError, match="for 1 coordinates, the belief has 2"):
+            ask(two([0.0]), 0.5)
+
+
+# --- rules and filters ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["importance", "original"])
+@pytest.mark.parametrize("form", ["a", "b"])
+def test_a_prior_without_mass(form, method):
+    x = normal(21, 60)
+    prior = 0.0 * kb.embed(normal(22, 20), K)
+    rule = kb.KernelBayesRule(K, K, form=form, method=method)
+    with pytest.warns(kb.NumericalWarning, match="no mass on the training sample"):
+        rule.fit(x + 0.1 * normal(23, 60), x, prior=prior)
+    assert np.isfinite(rule.predict([0.0, 1.0])).all()
+    assert np.isfinite(rule.posterior([0.0, 1.0]).weights).all()
+
+
+def test_forecasts_of_observations_that_nothing_is_known_about(monkeypatch):
+    """Predicted states that a kernel of few features does not see have no weights on the pairs."""
+    X = normal(24, 100, 2)
+    options = {"kernel_x": K, "kernel_z": K, "prior_ridge": 1e-3, "ridge": 1e-3, "rng": 0}
+    model = kb.KernelBayesFilter(**options).fit(X, 0.1 * np.cumsum(X[:, :1], axis=0))
+    monkeypatch.setattr("kernelbayes.filters.loop.prior_weights", lambda _, W: 0.0 * W)
+    with pytest.warns(kb.NumericalWarning, match="2 of 2 forecasts of observations"):
+        found = model.forecast(X[:10], 2)
+    np.testing.assert_allclose(found.observations.mean(), np.tile(X.mean(axis=0), (2, 1)))
+
+
+def test_a_step_takes_only_states_of_its_own_filter():
+    X, Z = normal(25, 80, 1), normal(26, 80, 1)
+    options = {"kernel_x": K, "kernel_z": K, "prior_ridge": 1e-3, "ridge": 1e-2, "rng": 0}
+    model, other = (kb.KernelBayesFilter(**options).fit(X, part) for part in (Z, Z + 1.0))
+    with pytest.raises(ValueError, match="belongs to another filter"):
+        model.step(other.start(), X[0])
+    state, _ = model.step(model.start(), X[0])
+    twin = kb.KernelBayesFilter(**options).fit(X, Z)  # the same states, stored elsewhere
+    twin.step(state, X[1])
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gram_matrix_that_does_not_fit_is_refused_with_advice(dtype, monkeypatch):
+    monkeypatch.setattr("kernelbayes.gram.memory.available", lambda: 1e6)
+    x = np.linspace(0.0, 1.0, 600, dtype=dtype)
+    with pytest.raises(MemoryError, match=r"600 points .* give rank="):
+        _ = kb.ConditionalEmbedding(K, K, ridge=1e-3).fit(x, x).solver_
+    kernel = kb.nystrom(K, x, 20, rng=0)
+    assert kb.ConditionalEmbedding(kernel, K, ridge=1e-3).fit(x, x)(x[:2]).weights.shape == (2, 600)
+
+
+def test_memory_is_that_of_the_machine_or_container(monkeypatch, tmp_path):
+    from kernelbayes.gram import memory
+
+    whole = memory.available.__wrapped__()
+    assert whole > 1e8
+    limit = tmp_path / "memory.max"
+    limit.write_text("123456\n")
+    monkeypatch.setattr(memory, "CONTAINER", (limit, tmp_path / "missing"))
+    assert memory.available.__wrapped__() == 123456.0
+    limit.write_text("max\n")
+    assert memory.available.__wrapped__() >= whole

@@ -41,7 +41,7 @@ from kernelbayes.compare.problem import (
     pvalue,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
-from kernelbayes.compare.samples import check_pairs
+from kernelbayes.compare.samples import check_pairs, check_room
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
@@ -135,6 +135,7 @@ def ci_test(
             NumericalWarning,
             stacklevel=2,
         )
+    check_room((x.kernel, x.kernel.points(X)), (y.kernel, y.kernel.points(Y)), (kernel_z, Z))
     n = len(x.R)
     G_x, G_y, G_z = x.R @ x.R.T, y.R @ y.R.T, candidates[0].gram
     V = G_x * G_y * G_z

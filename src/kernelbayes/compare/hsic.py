@@ -162,6 +162,7 @@ class Pairs(Problem):
         cls, X: Points, Y: Points, kernel_x: Kernel, kernel_y: Kernel, weights: Array | None = None
     ) -> Pairs:
         """Pairs; those of weight zero are left out."""
+        samples.check_room((kernel_x, X), (kernel_y, Y))
         omega = np.ones(count(X))
         if weights is not None:
             kept, omega = samples.positive_weights(np.arange(len(omega)), weights, "the pairs")
@@ -254,6 +255,8 @@ def all_pairs(
     X: Points, Y: Points, kernels_x: list[Kernel], kernels_y: list[Kernel]
 ) -> list[Pairs]:
     """Problems of all pairs of kernels, which share the Gram matrix of each kernel."""
+    for k_x, k_y in itertools.product(kernels_x, kernels_y):
+        samples.check_room((k_x, X), (k_y, Y))
     omega = np.ones(count(X))
     xs = [Variable(k, X, omega) for k in kernels_x]
     ys = [Variable(k, Y, omega) for k in kernels_y]

@@ -164,6 +164,7 @@ class TwoSamples(Problem):
         weights_y: Array | None = None,
     ) -> TwoSamples:
         """Two samples without the points of weight zero."""
+        samples.check_room((kernel, X), (kernel, Y))
         omega, n = np.ones(count(X) + count(Y)), count(X)
         if weights_x is not None:
             X, first = samples.positive_weights(X, weights_x, "X")

@@ -272,6 +272,8 @@ def finish(
 
 def pvalue(statistic: float, null: Floats, scale: float) -> float:
     """Permutation p-value; statistics closer than rounding error at ``scale`` are ties."""
+    if not (np.isfinite(statistic) and np.isfinite(null).all()):
+        raise ValueError("the statistic is not a finite number: check the scale of data and kernel")
     reached = int(np.count_nonzero(null >= statistic - TIES * scale))
     return (1 + reached) / (1 + len(null))
 

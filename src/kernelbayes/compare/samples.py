@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,9 @@ Table = tuple[dict[str, Any], ...]
 # Points on which the range of distances is measured: the share of distances below the 5 % quantile
 # of a thousand points has a standard error of about one percent.
 RANGE_POINTS = 1000
+# Largest product of the kernels' values: the moments of a statistic are sums of up to n^4 of its
+# squares, which stay below 1e308 for a million points.
+LARGEST_SCALE = 1e140
 # Ratio of the standard error to the kernel's values below which a kernel sees no variation: the
 # accuracy of a Gram matrix held as a factor.
 NO_VARIATION = 1e-8
@@ -51,6 +55,20 @@ def positive_weights(
             stacklevel=4,
         )
     return take(points, kept), np.asarray(w / w.mean(), dtype=np.float64)
+
+
+def check_room(*variables: tuple[Kernel, Points]) -> None:
+    """Raise unless the products of kernel values that a test makes leave room in a double."""
+    tops = []
+    for kernel, points in variables:
+        with np.errstate(over="ignore"):
+            tops.append(float(np.abs(as_doubles(kernel.exact.diag(points))).max()))
+    if not math.prod(tops) < LARGEST_SCALE:
+        sizes = " and ".join(f"{top:.0e}" for top in tops)
+        raise ValueError(
+            f"kernel values as large as {sizes} leave no room for the arithmetic of a test: remove "
+            "outliers, rescale the data, or use a bounded kernel such as Gaussian"
+        )
 
 
 def check_pairs(**points: Points) -> int:

@@ -185,7 +185,8 @@ def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
             return mu._narrow((mu - nu)._squared_norm())
         if mu.kernel.finite:
             apart = widened(mu.features) - widened(nu.features)
-            return mu._narrow(namespace(apart).sum(apart**2))
+            with np.errstate(over="ignore"):
+                return mu._narrow(namespace(apart).sum(apart**2))
     first, second, cross = mu._squared_norm(), nu._squared_norm(), mu._inner(nu)
     if isinstance(mu, Batch) and isinstance(nu, Batch):
         first = first[:, None]

@@ -14,6 +14,7 @@ from kernelbayes.arrays import (
     Floats,
     Ints,
     Rng,
+    as_doubles,
     as_generator,
     as_vectors,
     like,
@@ -34,6 +35,9 @@ Method = Literal["herding", "iid"]
 # Heaviest points among which mean shift looks for places to start: bounds the cost to one Gram
 # matrix with that many rows. A judgement, not a measurement.
 MODE_CANDIDATES = 500
+# Logarithms of normalising constants within which a density is computed as it is written: e^600 is
+# 1e260, and kernel values and weights have the rest of the range.
+LARGEST_LOG = 600.0
 SHIFT_STEPS, STILL = 200, 1e-9  # of mean shift; a move, in bandwidths, that counts as none
 
 
@@ -43,7 +47,27 @@ def density(points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Ban
     if bandwidth is None and len(W) > 1:  # each member has a bandwidth of its own
         return np.concatenate([density(P, w[None], kind, X, None) for w in W])
     h = _chosen(bandwidth, P, W[0])
-    return np.asarray(W @ Gaussian(tuple(h))(P, X) / np.prod(np.sqrt(2.0 * np.pi) * h))
+    log_unit = float(np.sum(np.log(np.sqrt(2.0 * np.pi) * h)))
+    if abs(log_unit) < LARGEST_LOG:
+        return np.asarray(W @ Gaussian(tuple(h))(P, X) / np.exp(log_unit))
+    logs, signs = _log_sums(P, W, X, h)  # in many dimensions: a ratio of tiny or huge numbers
+    with np.errstate(over="ignore"):
+        found: Floats = np.asarray(signs * np.exp(logs - log_unit))
+    if np.isfinite(found).all():
+        return found
+    raise ValueError(
+        f"densities in {P.shape[1]} dimensions are too large for a number here; use log_density(X)"
+    )
+
+
+def _log_sums(P: Floats, W: Floats, X: Floats, h: Floats) -> tuple[Floats, Floats]:
+    """Logarithms and signs (m, k) of sum_i w_i exp(-|x - x_i|^2 / 2), in units of h."""
+    logs, signs = (np.empty((len(W), len(X))) for _ in range(2))
+    for at in row_blocks(len(X), P.size):
+        E = -0.5 * np.sum((X[at, None, :] / h - P / h) ** 2, axis=2)
+        for j, w in enumerate(W):
+            logs[j, at], signs[j, at] = logsumexp(E, axis=1, b=w, return_sign=True)
+    return logs, signs
 
 
 def _chosen(bandwidth: Bandwidth, P: Floats, w: Floats) -> Floats:
@@ -63,10 +87,7 @@ def log_density(
     found = np.empty((len(W), len(X)))
     for row, w in zip(found, W, strict=True):
         h = _chosen(bandwidth, P, w)
-        centres, weights = P[w > 0] / h, w[w > 0]
-        for at in row_blocks(len(X), centres.size):
-            D = np.sum((X[at, None, :] / h - centres) ** 2, axis=2)
-            row[at] = logsumexp(-0.5 * D, axis=1, b=weights)
+        row[:] = _log_sums(P[w > 0], w[None, w > 0], X, h)[0][0]
         row -= np.sum(np.log(np.sqrt(2.0 * np.pi) * h))
     return found
 
@@ -74,7 +95,7 @@ def log_density(
 def _both(points: Points, X: PointsLike, kind: Kind) -> tuple[Floats, Floats]:
     if kind == "rearranged":
         raise ValueError("a density has no rearrangement; use 'projected' or 'clipped'")
-    P, X = to_numpy(vectors(points)), to_numpy(as_vectors(X, "X"))
+    P, X = as_doubles(vectors(points)), as_doubles(as_vectors(X, "X"))
     if X.shape[1] != P.shape[1]:
         raise ValueError(f"X has {X.shape[1]} coordinates, the points have {P.shape[1]}")
     return P, X
@@ -107,7 +128,7 @@ def mode(mu: Weighted, starts: int, bandwidth: Bandwidth, by: Height) -> Points:
         heights = mu._rows if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(P)))
         found = take(P, np.argmax(heights, axis=1))
         return first_point(found) if mu._single else found
-    X = to_numpy(mu.vectors)
+    X = as_doubles(mu.vectors)
     return mu._answer(np.stack([_peak(X, w, starts, bandwidth) for w in mu.valid_weights()]))
 
 

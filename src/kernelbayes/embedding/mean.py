@@ -200,19 +200,21 @@ class Weighted(MeanElement):
         return narrowed(found, self.weights)
 
     def _narrow(self, values: Array) -> Array:
-        return narrowed(values, self.weights)
+        return check_size(narrowed(values, self.weights))
 
     def _inner(self, other: MeanElement) -> Array:
         if isinstance(other, Weighted) and self.kernel.finite:
             namespace(self.features, other.features)
-            return widened(self.features) @ widened(transpose(other.features))
+            with np.errstate(over="ignore", invalid="ignore"):
+                return widened(self.features) @ widened(transpose(other.features))
         # The reproducing property: <mu, nu> = sum_i w_i nu(x_i).
         return weighted_sum(self.weights, transpose(other(self.points)))
 
     def _squared_norm(self) -> Array:
         xp = namespace(self.weights)
         if self.kernel.finite:
-            return xp.sum(widened(self.features) ** 2, axis=-1)
+            with np.errstate(over="ignore"):
+                return xp.sum(widened(self.features) ** 2, axis=-1)
         return xp.sum(widened(self.weights) * self(self.points), axis=-1)
 
     def _reweighted(self, weights: Array) -> Self:
@@ -268,6 +270,16 @@ class Weighted(MeanElement):
         """Answers (m, ...) as an array of the weights' kind; one embedding has no leading axis."""
         answer = like(rows[0] if self._single else rows, self.weights)
         return answer[()] if isinstance(answer, np.ndarray) else answer  # a number, not 0-d
+
+
+def check_size(values: Array) -> Array:
+    """Return inner products of embeddings; a ValueError if they are too large for a number."""
+    xp = namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise ValueError(
+            "points or weights are so large that their products overflow; rescale them"
+        )
+    return values
 
 
 def validity(valid: Validity, default: Kind = "projected") -> Kind:

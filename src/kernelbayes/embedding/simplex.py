@@ -48,6 +48,10 @@ PATH_TOLERANCE = 1e-3
 # The optimality condition holds to this at the end, relative to the size of the features: a few
 # thousand roundings. PROJECTION_STEPS, for each rho, is twice what the whole path takes.
 TOLERANCE, PROJECTION_STEPS = 1e-12, 100
+# Weights are projected up to this size, the sum of their absolute values. Of larger ones only the
+# linear term of the distance matters, and 16 digits leave nothing to find the threshold with; what
+# the square would change is less than one part in a million.
+LARGEST_SIZE = 1e6
 PRODUCT_ENTRIES = BLOCK_ENTRIES  # of the (n, r^2) products of features, 32 MB
 
 
@@ -56,6 +60,13 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
     sums = W.sum(axis=1, keepdims=True)
     if np.all(W >= 0) and np.all(sums > 0):
         return np.asarray(W / sums)
+    largest = np.abs(W).max(axis=1, keepdims=True)
+    size = largest * np.abs(W / np.where(largest > 0, largest, 1.0)).sum(axis=1, keepdims=True)
+    if np.any(size > LARGEST_SIZE):
+        told = f"weights as large as {largest.max():.0e}, of both signs, are made smaller before "
+        told += "the closest probability is looked for; divide them by their sum first"
+        warnings.warn(told, NumericalWarning, stacklevel=3)
+        W = np.where(size > LARGEST_SIZE, LARGEST_SIZE * (W / size), W)
     rank = min(PROJECTION_RANK, W.shape[1])
     gram = Gram.of(kernel, points, rank=rank, tol=PROJECTION_TOLERANCE, rng=0, double=True)
     error = gram.error if isinstance(gram, LowRank) else 0.0

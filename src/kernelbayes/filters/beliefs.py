@@ -14,6 +14,7 @@ from kernelbayes.arrays import Array, Floats, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import same_value
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike
 
@@ -89,6 +90,15 @@ class FilterState:
     unknown: Start = None
     lag: int = 0
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control) of each
+
+    def check(self, states: Points) -> None:
+        """Raise unless the belief is over these training states."""
+        if not same_value(self.belief.points, states):
+            raise ValueError(
+                "this state belongs to another filter: its belief is over other training states; "
+                "begin with start() of the filter that makes the step"
+            )
+
     past: Array | None = field(default=None, repr=False)  # the last observations, for lags
 
 

@@ -39,12 +39,13 @@ from kernelbayes.filters.sequences import (
 )
 from kernelbayes.filters.smooth import backward
 from kernelbayes.filters.step import (
+    normalised,
     predict,
     prior_weights,
     step,
     update,
 )
-from kernelbayes.filters.told import told
+from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, take
@@ -311,7 +312,8 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
         xp = namespace(W)
         states.append(W[:, 0])
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
-        seen.append(w / xp.sum(w))
+        seen.append(normalised(w))
+    seen = observations_or_any(seen, states[0])
     infos = [StepInfo(np.nan, np.nan, float(1.0 / xp.sum(w**2)), False, False) for w in states]
     X, names, encoder = model.X_, model.names_x_, model.encoder_
     estimates = encoder is not None and encoder.regression is not None and not encoder.beside

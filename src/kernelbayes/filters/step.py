@@ -36,6 +36,7 @@ from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample
 from kernelbayes.filters.sequences import as_row, integer, row_in_order
 from kernelbayes.filters.told import warn_rescued
 from kernelbayes.points import Points, PointsLike, take
+from kernelbayes.sums import total
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -176,8 +177,7 @@ def trust(observations: Observations, support: float) -> float:
 
 def normalised(weights: Array) -> Array | None:
     """Weights (n,) divided by their sum; None if they nearly cancel or are not finite."""
-    xp = namespace(weights)
-    mass, size = float(xp.sum(weights)), float(xp.sum(xp.abs(weights)))
+    mass, size = float(total(weights)), float(total(namespace(weights).abs(weights)))
     if not np.isfinite(size) or mass <= TRUSTED_SHARE * size or size == 0.0:
         return None
     return weights / mass
@@ -214,6 +214,7 @@ def step(
     info : StepInfo
     """
     check_is_fitted(model, "dynamics_")
+    state.check(model.Z_)
     steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):

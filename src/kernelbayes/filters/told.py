@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning
+from kernelbayes.arrays import Array, NumericalWarning, namespace
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.rules.support import first_few
 
@@ -34,6 +34,21 @@ def warn_empty(infos: list[StepInfo]) -> None:
             NumericalWarning,
             stacklevel=4,
         )
+
+
+def observations_or_any(seen: list[Array | None], like: Array) -> list[Array]:
+    """Weights (n,) of forecast observations; equal ones, and a warning, where there are none."""
+    nothing = [h + 1 for h, w in enumerate(seen) if w is None]
+    if nothing:
+        warnings.warn(
+            f"{len(nothing)} of {len(seen)} forecasts of observations ({first_few(nothing)} steps "
+            "ahead) have no weight on the training sample: all training observations count alike. "
+            "Use a wider kernel on states or a larger rank",
+            NumericalWarning,
+            stacklevel=5,
+        )
+    equal = namespace(like).ones_like(like) / like.shape[0]
+    return [equal if w is None else w for w in seen]
 
 
 def warn_rescued(infos: list[StepInfo]) -> None:

@@ -23,6 +23,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.gram.features import check_rank, nystrom
 from kernelbayes.gram.lapack import LinAlgError, pivoted_factor, solve_triangular, symmetric_factor
+from kernelbayes.gram.memory import check_memory
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     DenseRidge,
@@ -128,6 +129,7 @@ class Gram:
         if entries is not None and n * n > entries:
             text = f"on demand: {n} x {n} is too large{why}"
             return factored.OnDemand(kernel, doubled(points), policy=text)
+        check_memory(kernel, points, double)
         G = as_doubles(kernel(doubled(points))) if double else kernel(points)
         return Dense(G, tol=tol, kernel=kernel, points=points, policy=f"dense: {n} x {n}{why}")
 

@@ -164,6 +164,27 @@ class _InnerProduct(Kernel):
     is_smooth = True  # a polynomial
     is_vector = True  # the inner product belongs to a distance
 
+    def _polynomial(self, inner: Array) -> Array:
+        return inner
+
+    def _cross(self, X: Points, Y: Points) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _sized(self._polynomial(X @ Y.T))
+
+    def _diag(self, X: Points) -> Array:
+        with np.errstate(over="ignore"):
+            return _sized(self._polynomial(namespace(X).sum(X * X, axis=1)))
+
+
+def _sized(values: Array) -> Array:
+    """Return kernel values; a ValueError if they are too large for their precision."""
+    xp = namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise ValueError(
+            f"the points are so large that products of them exceed {values.dtype}; rescale them"
+        )
+    return values
+
 
 @dataclass(frozen=True, eq=False)
 class Linear(_InnerProduct):
@@ -183,12 +204,6 @@ class Linear(_InnerProduct):
     """
 
     finite = True  # the features are the coordinates
-
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return X @ Y.T
-
-    def _diag(self, X: Points) -> Array:
-        return namespace(X).sum(X * X, axis=1)
 
     def _features(self, X: Points) -> Array:
         return X
@@ -219,11 +234,8 @@ class Polynomial(_InnerProduct):
         if not 0.0 <= self.offset < float("inf"):
             raise ValueError(f"offset must be finite and not negative, got {self.offset!r}")
 
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return (X @ Y.T + self.offset) ** self.degree
-
-    def _diag(self, X: Points) -> Array:
-        return (namespace(X).sum(X * X, axis=1) + self.offset) ** self.degree
+    def _polynomial(self, inner: Array) -> Array:
+        return (inner + self.offset) ** self.degree
 
 
 @dataclass(frozen=True, eq=False)

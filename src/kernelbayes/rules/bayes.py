@@ -39,7 +39,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, namespace, to_float, to_numpy
+from kernelbayes.arrays import Array, epsilon, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid, score_targets
@@ -277,8 +277,17 @@ def _lift(
     sums = xp.sum(moved, axis=1)
     usable = xp.abs(sums) > 1e-8 * xp.max(xp.abs(weights))
     scaled = moved * (weights / xp.where(usable, sums, xp.ones_like(sums)))[:, None]
-    spread = weights[:, None] * (prior.weights / prior.mass)[None, :]
+    spread = weights[:, None] * _shares(prior)[None, :]
     return xp.where(usable[:, None], scaled, spread).T
+
+
+def _shares(prior: Embedding) -> Array:
+    """Weights of a prior that sum to one; equal ones if they sum to zero."""
+    xp, mass = namespace(prior.weights), prior.mass
+    size = to_float(xp.sum(xp.abs(prior.weights)))
+    if abs(to_float(mass)) > epsilon(prior.weights) * size:
+        return prior.weights / mass
+    return xp.ones_like(prior.weights) / len(prior)
 
 
 def _own_points(prior: MeanElement) -> Embedding:

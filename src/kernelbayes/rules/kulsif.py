@@ -100,7 +100,7 @@ def kulsif_loo(
     squares, Q = eigh(F.T @ F)
     inverses = 1.0 / (np.maximum(squares, 0.0) + (n - 1) * ridges[:, None])
     P, p = F @ Q, mean @ Q
-    if U is None or w is None or np.abs(w).max() > HEAVIEST * abs(w.sum()):
+    if U is None or w is None or np.abs(w).max() >= HEAVIEST * abs(w.sum()):
         return np.array([_exact_score(P, p, b, n - 1) for b in inverses])
     pairs = np.arange(max(n, len(U)))
     V, v, P = (U @ Q)[pairs % len(U)], w[pairs % len(U)], P[pairs % n]

@@ -61,6 +61,8 @@ class Calibration:
     def levels(self, q: npt.ArrayLike) -> Floats:
         """Levels (len(q), d) to ask for instead of q, one column per coordinate."""
         at, columns = np.atleast_1d(np.asarray(q, dtype=float)), []
+        if not np.all((at >= 0.0) & (at <= 1.0)):
+            raise ValueError(f"quantile levels must lie in [0, 1], got {q!r}")
         for pit in self.pit.T:
             order = np.argsort(pit, kind="stable")
             w = self.weights[order]
@@ -69,6 +71,12 @@ class Calibration:
 
     def quantile(self, mu: Embedding | Batch, q: npt.ArrayLike) -> Array:
         """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
+        d, own = int(mu.vectors.shape[1]), self.pit.shape[1]
+        if d != own:
+            raise ValueError(
+                f"this calibration was learned for {own} coordinates, the belief has {d}; "
+                "calibrate the model that the belief comes from"
+            )
         found = [as_doubles(mu.quantile(at, valid="rearranged")) for at in self.levels(q).T]
         columns = [quantiles[..., j] for j, quantiles in enumerate(found)]
         return like(np.stack(columns, axis=-1), mu.weights)
