@@ -30,6 +30,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import (
     Points,
     PointsLike,
+    as_fine_as,
     column_names,
     in_order,
     numeric_values,
@@ -272,6 +273,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
             checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
             Z = Z if is_frame(Z) and checked.ndim == 2 else checked
+            X = as_fine_as(checked, X)
         return X, Z
 
     def score(self, X: PointsLike, y: PointsLike, sample_weight: Array | None = None) -> float:
