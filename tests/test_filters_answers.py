@@ -73,7 +73,7 @@ def test_a_forecast_needs_a_state_of_its_own_after_a_step():
     with pytest.raises(ValueError, match="after at least one step"):
         model.forecast(model.start(), 2)
     other = make().fit(X[:50], Z[:50])
-    with pytest.raises(ValueError, match="of another filter"):
+    with pytest.raises(ValueError, match="another filter"):
         model.forecast(live(other, NEW), 2)
 
 

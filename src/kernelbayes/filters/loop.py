@@ -38,13 +38,7 @@ from kernelbayes.filters.sequences import (
     unstacked,
 )
 from kernelbayes.filters.smooth import backward
-from kernelbayes.filters.step import (
-    normalised,
-    predict,
-    prior_weights,
-    step,
-    update,
-)
+from kernelbayes.filters.step import normalised, predict, prior_weights, step, update
 from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
@@ -296,8 +290,7 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     """Forecast from a live state, whose time is the number of steps made."""
     if state.t == 0:
         raise ValueError("a forecast needs a state after at least one step; this one is a start")
-    if state.belief.points is not model.Z_ and len(state.belief) != count(model.Z_):
-        raise ValueError("the state is of another filter: its belief is over other states")
+    state.check(model.Z_)
     kernel_u = getattr(model, "kernel_u_", None)
     future = acting(controls, horizon + 1, kernel_u, model.names_u_)
     return ahead(model, state.belief.weights, horizon, future, state.t)
