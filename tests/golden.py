@@ -848,6 +848,13 @@ def holes(seed=81, length=12):
 RIDGES = {"prior_ridge": 1e-3, "transition_ridge": 1e-3, "ridge": 1e-2, "rng": 0}
 
 
+def named(x, z, u=None):
+    """Settings that leave nothing to choose: ridges, and kernels at the median distance."""
+    whole = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+    kernels = {"kernel_x": kb.Gaussian.median(whole), "kernel_z": kb.Gaussian.median(z)}
+    return kernels | ({} if u is None else {"kernel_u": kb.Gaussian.median(u)}) | RIDGES
+
+
 def follow(model, x, **options):
     """Entries of what every filter answers."""
     beliefs = model.filter(x, **options)
@@ -883,7 +890,7 @@ def _():
 
 @case("filters.step")
 def _():
-    model, found = tracker(**RIDGES), []
+    model, found = tracker(**named(*circling(80, 60))), []
     state = model.start(lag=2)
     for x in holes():
         state, info = model.step(state, x)
@@ -901,16 +908,17 @@ def _():
 
 @case("filters.options")
 def _():
+    ridges = named(*circling(80, 60))
     options = {
-        "operator": RIDGES,
-        "shift": RIDGES | {"transition": "shift"},
-        "original": RIDGES | {"method": "original", "ridge": 1e-3},
-        "original_shift": RIDGES | {"method": "original", "transition": "shift", "ridge": 1e-3},
-        "rank": RIDGES | {"rank": 20},
-        "original_rank": RIDGES | {"method": "original", "rank": 20, "ridge": 1e-3},
-        "shift_rank": RIDGES | {"transition": "shift", "rank": 20},
-        "kernels": RIDGES | {"kernel_x": kb.Laplace(2.0), "kernel_z": kb.Matern(1.0)},
-        "back_ridge": RIDGES | {"back_ridge": 0.01},
+        "operator": ridges,
+        "shift": ridges | {"transition": "shift"},
+        "original": ridges | {"method": "original", "ridge": 1e-3},
+        "original_shift": ridges | {"method": "original", "transition": "shift", "ridge": 1e-3},
+        "rank": ridges | {"rank": 20},
+        "original_rank": ridges | {"method": "original", "rank": 20, "ridge": 1e-3},
+        "shift_rank": ridges | {"transition": "shift", "rank": 20},
+        "kernels": ridges | {"kernel_x": kb.Laplace(2.0), "kernel_z": kb.Matern(1.0)},
+        "back_ridge": ridges | {"back_ridge": 0.01},
     }
     found = {}
     for name, chosen in options.items():
@@ -924,7 +932,7 @@ def _():
     x, z = circling(80, 60)
     found = {}
     for initial in ("uniform", "observation", z[:7]):
-        model = kb.KernelBayesFilter(initial=initial, **RIDGES).fit(x, z)
+        model = kb.KernelBayesFilter(initial=initial, **named(x, z)).fit(x, z)
         name = initial if isinstance(initial, str) else "points"
         found[name] = model.filter(holes()[:3]).mean()
     return found
@@ -939,7 +947,7 @@ def _():
     x = z + 0.3 * normal(83, 60, 1)
     found = {}
     for method in ("importance", "original"):
-        model = kb.KernelBayesFilter(method=method, **RIDGES).fit(x, z, u)
+        model = kb.KernelBayesFilter(method=method, **named(x, z, u[1:])).fit(x, z, u)
         entries = follow(model, x[20:30] + 0.1, controls=u[20:30])
         found |= {f"{method}_{key}": value for key, value in entries.items()}
     ahead = model.forecast(x[20:30], 2, controls=u[20:32])
@@ -958,8 +966,9 @@ def _():
     (x1, z1), (x2, z2) = circling(84, 30), circling(85, 35)
     x1[4] = np.nan
     x2[7, 1] = np.nan
-    model = kb.KernelBayesFilter(**RIDGES).fit([x1, x2], [z1, z2])
-    shift = kb.KernelBayesFilter(transition="shift", **RIDGES).fit([x1, x2], [z1, z2])
+    given = named(np.vstack([x1, x2]), np.vstack([z1, z2]))
+    model = kb.KernelBayesFilter(**given).fit([x1, x2], [z1, z2])
+    shift = kb.KernelBayesFilter(transition="shift", **given).fit([x1, x2], [z1, z2])
     many = model.filter([holes(81), holes(86, 8)])
     return {
         "first": many[0].mean(),
@@ -975,7 +984,8 @@ def _():
     rng = np.random.default_rng(87)
     rooms = [COLOURS[i % 8] for i in range(48)]
     x = noisy(np.array([len(room) for room in rooms]) + 0.3 * rng.normal(size=48))
-    model = kb.KernelBayesFilter(**RIDGES).fit(x, rooms)
+    given = named(x, x) | {"kernel_z": kb.Delta()}
+    model = kb.KernelBayesFilter(**given).fit(x, rooms)
     beliefs = model.filter(x[:6] + 0.1)
     return {
         "weights": beliefs.weights,
@@ -995,7 +1005,11 @@ def _():
         "parts": kb.Parts([(0, kb.Gaussian(1.0)), (1, kb.Laplace(1.5))]),
         "linear": kb.Linear() + kb.Gaussian(1.0),
     }
-    models = {k: kb.KernelBayesFilter(kernel, **RIDGES).fit(x, z) for k, kernel in kernels.items()}
+    given = named(x, z)
+    models = {
+        name: kb.KernelBayesFilter(**(given | {"kernel_x": kernel})).fit(x, z)
+        for name, kernel in kernels.items()
+    }
     return {name: model.filter(holes()).mean() for name, model in models.items()}
 
 
@@ -1004,9 +1018,10 @@ def _():
     x, z = circling(80, 60)
     seen = {"place": x, "colour": [COLOURS[int(4 * abs(v))] for v in z[:, 0]]}
     kernel = kb.Parts({"place": kb.Gaussian(1.0), "colour": kb.Delta()})
-    mixed = kb.KernelBayesFilter(kernel, **RIDGES).fit(seen, z)
+    given = named(x, z)
+    mixed = kb.KernelBayesFilter(**(given | {"kernel_x": kernel})).fit(seen, z)
     frames = [pd.DataFrame(a, columns=names) for a, names in ((x, ["a", "b"]), (z, ["u", "v"]))]
-    framed = kb.KernelBayesFilter(**RIDGES).fit(*frames)
+    framed = kb.KernelBayesFilter(**given).fit(*frames)
     state, _ = mixed.step(mixed.start(), {"place": x[3], "colour": None})
     return {
         "mapping": mixed.filter({k: v[:5] for k, v in seen.items()}).mean(),
@@ -1019,7 +1034,7 @@ def _():
 @case("filters.calibrate")
 def _():
     x, z = circling(80, 60)
-    model = tracker(**RIDGES)
+    model = tracker(**named(x, z))
     beliefs, found = model.filter(holes()), {}
     for smooth in (False, True):
         calibration = model.calibrate(x, z, parts=3, smooth=smooth)

@@ -39,9 +39,9 @@ def test_the_chosen_row_is_what_is_fitted():
     tuned = kb.tune(kb.KernelBayesFilter(), X, Z, rng=0, budget=6)
     row = chosen(tuned)
     assert tuned.ridge_ == pytest.approx(row["ridge"])
-    assert tuned.prior_ridge_ == tuned.transition_ridge_ == pytest.approx(row["prior"])
-    assert type(tuned.kernel_x_).__name__ == row["kernel_x"]
-    assert tuned.kernel_z_ == kb.Gaussian.median(Z, scale=row["z"])
+    assert tuned.prior_ridge_ == pytest.approx(row["prior"])
+    assert tuned.transition_ridge_ == pytest.approx(row["transition"])
+    assert tuned.kernel_x_.label == row["kernel_x"]
     complete = [row for row in tuned.tuning_ if row["steps"] == len(X)]
     assert row in complete
     assert all(np.isfinite(row["score"]) == (row in complete) for row in tuned.tuning_)
@@ -58,10 +58,10 @@ def test_poor_starts_are_given_up_early():
 def test_what_is_set_is_where_the_search_starts():
     model = kb.KernelBayesFilter(kernel_z=kb.Gaussian(0.4), ridge=0.02, rank=30)
     tuned = kb.tune(model, X, Z, rng=0, budget=8)
-    starts = [row for row in tuned.tuning_ if row["kernel_x"] == "Gaussian"][:3]
+    starts = tuned.tuning_[:3]
     assert {row["z"] for row in starts} == {1.0}
     assert {row["ridge"] for row in starts} == {0.02}
-    assert len({row["x"] for row in starts}) > 1
+    assert len({row["base"] for row in starts}) > 1  # arguments that differ in what is not set
 
 
 def test_the_sign_is_dropped_where_only_the_size_says_something():

@@ -34,6 +34,48 @@ def kalman(X, A, H, Q, R, m, P):
     return np.array(means)
 
 
+def fitted_kalman(xs, zs, new, controls=None, acts=None):
+    """Linear Kalman filter with velocity, fitted to sequences: means (T, d) of each new one.
+
+    State: position and its last difference; transition (with controls, if there are any) and
+    observation are least-squares fits, noises their residual covariances.
+    """
+    if controls is None or controls[0] is None:
+        controls, acts = [None] * len(xs), [None] * len(new)
+    states, before, after, seen, moves = [], [], [], [], []
+    for x, z, u in zip(xs, zs, controls, strict=True):
+        s = np.hstack([z, np.vstack([np.zeros_like(z[:1]), np.diff(z, axis=0)])])
+        states.append(s)
+        seen.append(x)
+        before.append(s[:-1])
+        after.append(s[1:])
+        moves.append(np.empty((len(s) - 1, 0)) if u is None else u[1:])
+    S, X, P, N, U = map(np.concatenate, (states, seen, before, after, moves))
+    d = S.shape[1]
+
+    def least_squares(A, B):
+        A = np.hstack([A, np.ones((len(A), 1))])
+        ridge = 1e-8 * np.trace(A.T @ A) / A.shape[1]
+        C = np.linalg.solve(A.T @ A + ridge * np.eye(A.shape[1]), A.T @ B).T
+        noise = (B - A @ C.T).T @ (B - A @ C.T) / len(A)
+        return C, noise + 1e-6 * np.trace(noise) / len(noise) * np.eye(len(noise))
+
+    F, Q = least_squares(np.hstack([P, U]), N)
+    H, R = least_squares(S, X)
+    found = []
+    for x, u in zip(new, acts, strict=True):
+        m, C, means = S.mean(axis=0), np.cov(S.T) + 1e-9 * np.eye(d), []
+        for t, row in enumerate(x):
+            if t:
+                m = F @ np.concatenate([m, [] if u is None else u[t], [1.0]])
+                C = F[:, :d] @ C @ F[:, :d].T + Q
+            G = H[:, :d]
+            m, C = _update(m, C, row, G @ m + H[:, d], G @ C @ G.T + R, C @ G.T)
+            means.append(m[: d // 2])
+        found.append(np.array(means))
+    return found
+
+
 def jacobian(f, z, step=1e-5):
     """Jacobian (q, d) of a vectorised function at one point, by central differences."""
     shifts = step * np.eye(len(z))

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.filters.beliefs import FilterState
-from kernelbayes.filters.choose.choices import update_ridge
+from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, with_velocity
 from kernelbayes.filters.loop import Filter
@@ -46,13 +46,12 @@ from kernelbayes.filters.sequences import Training, integer, join, names_of, rea
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import PointsLike, count, take
 from kernelbayes.points.numbers import option
 from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
 from kernelbayes.rules.prior import BayesMethod, prior_element
 
-Ridge = float | Literal["loo"]
+Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding
 
 
@@ -142,9 +141,9 @@ class KernelBayesFilter(Filter):
         method: BayesMethod = "importance",
         transition: Literal["operator", "shift"] = "operator",
         initial: Initial = "uniform",
-        prior_ridge: Ridge = "loo",
-        transition_ridge: Ridge = "loo",
-        ridge: Ridge = "loo",
+        prior_ridge: Ridge = "auto",
+        transition_ridge: Ridge = "auto",
+        ridge: Ridge = "auto",
         back_ridge: float = 0.1,
         rank: int | None = None,
         lags: Lags = 1,
@@ -192,18 +191,32 @@ class KernelBayesFilter(Filter):
             Row t of T rows acted on the way into step t, so the first is not used; row t of T - 1
             rows acted between steps t and t + 1.
         """
-        check_parameters(self)
+        check_parameters(self, "auto")
         if self.transition not in ("operator", "shift"):
             raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
         _check_initial(self.initial)
         option(self.order, "order", (1, 2))
         parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u))
         data = join(parts)
-        known = self._read(data.X, data.Z)
+        if data.controls is not None and self.transition == "shift":
+            raise ValueError("transition='shift' knows no controls; use 'operator'")
+        self.choice_ = choose(self, parts)
+        chosen = self.choice_.arguments
+        known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         self.lengths_ = data.lengths
-        with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
-            self._learn(data, encode(self, parts, known))
+        self.rank_, self.ridge_ = chosen["rank"], chosen["ridge"]
+        self.prior_ridge_, self.transition_ridge_ = (
+            check_ridge(chosen[name]) for name in ("prior_ridge", "transition_ridge")
+        )
+        try:
+            with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank_ or 300)):
+                self._learn(data, encode(self, parts, known))
+        except MemoryError as error:
+            raise MemoryError(
+                f"{count(self.Z_)} training rows do not fit in memory with rank={self.rank_}; give "
+                "a smaller one, such as rank=200: memory is then a few times rows x rank"
+            ) from error
         return self
 
     def _learn(self, data: Training, seen: Encoded) -> None:
@@ -211,26 +224,14 @@ class KernelBayesFilter(Filter):
         Z, kernel_z = self.Z_, self.kernel_z_
         if self.order == 2:
             Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
-        gram = state_gram(kernel_z, Z, self.rank, rng)
-        states, L = gram.kernel, gram.factor
-        before, after = take(Z, data.source), take(Z, data.target)
-        self.transition_ridge_ = (
-            ConditionalEmbedding(states, states, "loo").fit(before, after).ridge_
-            if self.transition_ridge == "loo"
-            else check_ridge(self.transition_ridge)
-        )
-        self.prior_ridge_ = (
-            self.transition_ridge_ if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
-        )
+        L = state_gram(kernel_z, Z, self.rank_, rng).factor
         controlled = None
         if data.controls is not None:
-            if self.transition == "shift":
-                raise ValueError("transition='shift' knows no controls; use 'operator'")
-            self.kernel_u_ = self.kernel_u or default_kernel(data.controls, "controls")
+            self.kernel_u_ = self.choice_.arguments["kernel_u"]
             U = self.kernel_u_.points(data.controls, "controls")
             controlled = Controlled.learn(
                 kernel_z, self.kernel_u_, Z, data.source, U,
-                self.transition_ridge_, self.rank, rng,
+                self.transition_ridge_, self.rank_, rng,
             )  # fmt: skip
         ratio = ratio_of(self)
         self.dynamics_ = Dynamics(
@@ -241,17 +242,13 @@ class KernelBayesFilter(Filter):
             ratio=None if ratio is None else ratio.of_weights,
         )  # fmt: skip
         self.controls_ = data.controls
-        ridge = 1.0 if self.ridge == "loo" else check_ridge(self.ridge)
         self.encoder_, self.lags_ = seen.encoder, seen.scales
         if self.features == "regression":
             self.kernel_x_ = seen.kernel
-        gram = observation_gram(seen.kernel, seen.X, self.rank, rng)
+        gram = observation_gram(seen.kernel, seen.X, self.rank_, rng)
         self.observations_ = Observations(
-            gram, seen.kernel, self.method, ridge, seen.known, rule_of(self)
+            gram, seen.kernel, self.method, check_ridge(self.ridge_), seen.known, rule_of(self)
         )
-        if self.ridge == "loo":
-            self.observations_.ridge = update_ridge(self)
-        self.ridge_ = self.observations_.ridge
 
     # --- steps ------------------------------------------------------------------------------------
 

@@ -49,6 +49,9 @@ class StepInfo:
     rescued : bool
         Whether the matrix of Bayes' rule was not numerically positive definite. Its ridge was then
         raised; a NaN in ``mass`` says that this did not help, and the observation was dropped.
+    reset : bool
+        Whether the belief before had left the training sample, so that there was no prediction:
+        all training states were equally likely before the observation.
     """
 
     mass: Any
@@ -57,6 +60,7 @@ class StepInfo:
     observed: Any
     fallback: Any
     rescued: Any = False
+    reset: Any = False
 
     def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""

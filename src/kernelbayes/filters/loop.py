@@ -37,7 +37,7 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import backward
+from kernelbayes.filters.smooth import backward, passed_back
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, update
 from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.kernels import Kernel
@@ -68,10 +68,11 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
 
     step = step
 
-    def _read(self, X: Points, Z: Points) -> Bools | None:
+    def _read(
+        self, X: Points, Z: Points, kernel_x: Kernel | None, kernel_z: Kernel | None
+    ) -> Bools | None:
         """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
         X, known = split_missing(X)
-        kernel_x, kernel_z = (getattr(self, name) for name in ("kernel_x", "kernel_z"))
         if getattr(self, "features", "raw") == "regression":  # then kernel_x is not on observations
             kernel_x = None
         self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
@@ -244,13 +245,12 @@ def run_all(
     with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
         for t in range(longest):
             alive = [run for run in runs if t < len(run.seen)]
-            W = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1)
+            W, lost = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1), None
             if t > 0:
                 U = [run.controls[t] for run in alive]
-                W = predict(model.dynamics_, W, None if U[0] is None else stack_rows(U), t)
-            W, infos = update(
-                model.dynamics_, W, [run.seen[t] for run in alive], None if t else start.unknown
-            )
+                W, lost = predict(model.dynamics_, W, None if U[0] is None else stack_rows(U), t)
+            seen = [run.seen[t] for run in alive]
+            W, infos = update(model.dynamics_, W, seen, None if t else start.unknown, lost)
             for j, run in enumerate(alive):
                 run.weights.append(W[:, j])
                 run.infos.append(infos[j])
@@ -260,19 +260,9 @@ def run_all(
 
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
     """Smoothed beliefs of sequences that have been filtered."""
-    results = []
-    for run in runs:
-        last = len(run.weights) - 1
-        smooth = list(run.weights)
-        for t in range(last - 1, -1, -1):
-            end = t + 1 if lag is None else min(last, t + lag)
-            later = smooth[end] if lag is None else run.weights[end]
-            for s in range(end, t, -1):
-                w, u = run.weights[s - 1], run.controls[s]
-                later = backward(model.dynamics_, w, later, u, s, model.back_ridge)
-            smooth[t] = later
-        results.append(_beliefs(model, run, smooth))
-    return results
+    return [
+        _beliefs(model, run, passed_back(model, run.weights, run.controls, lag)) for run in runs
+    ]
 
 
 def _forecast(
@@ -298,16 +288,18 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
 
 def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int) -> Forecast:
     """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...)."""
-    W, states, seen = w[:, None], [], []
+    W, states, seen, infos = w[:, None], [], [], []
     for h in range(horizon):
         row = None if controls is None else take(controls, [h])
-        W = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
+        W, lost = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
         xp = namespace(W)
         states.append(W[:, 0])
+        infos.append(
+            StepInfo(np.nan, np.nan, float(1.0 / xp.sum(W**2)), False, False, False, lost[0])
+        )
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
         seen.append(normalised(w))
     seen = observations_or_any(seen, states[0])
-    infos = [StepInfo(np.nan, np.nan, float(1.0 / xp.sum(w**2)), False, False) for w in states]
     X, names, encoder = model.X_, model.names_x_, model.encoder_
     estimates = encoder is not None and encoder.regression is not None and not encoder.beside
     kernel = default_kernel(X) if estimates else model.kernel_x_

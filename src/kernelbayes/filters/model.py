@@ -276,8 +276,11 @@ def rule_of(model: Filter, divided: bool = False) -> Rule:
     return rule
 
 
-def check_parameters(model: Filter) -> None:
-    """Raise unless kernels, ridges and the method of a filter are what they should be."""
+def check_parameters(model: Filter, automatic: str) -> None:
+    """Raise unless kernels, ridges and the method of a filter are what they should be.
+
+    ``automatic`` stands for a ridge that is chosen from data.
+    """
     values = model.get_params(deep=False)
     for name in ("kernel_x", "kernel_z", "kernel_u"):
         kernel = values.get(name)
@@ -287,7 +290,7 @@ def check_parameters(model: Filter) -> None:
                 f"got {kernel!r}"
             )
     for name in ("prior_ridge", "transition_ridge", "ridge"):
-        if values.get(name, "loo") != "loo":
+        if values.get(name, automatic) != automatic:
             check_ridge(values[name])
     check_ridge(values["back_ridge"])
     if values["method"] not in ("importance", "original"):

@@ -184,7 +184,7 @@ class KernelMonteCarloFilter(Filter):
         and controls are sequences, as in :meth:`KernelBayesFilter.fit
         <kernelbayes.KernelBayesFilter.fit>`, and the transition is learned from them.
         """
-        check_parameters(self)
+        check_parameters(self, "loo")
         for name in ("particles", "picks", "subsample"):
             if getattr(self, name) is not None:
                 integer(getattr(self, name), name, 1)
@@ -203,7 +203,7 @@ class KernelMonteCarloFilter(Filter):
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
         X = as_points(X, self.kernel_x is not None and self.kernel_x.by_name)
-        known = self._read(X, Z)
+        known = self._read(X, Z, self.kernel_x, self.kernel_z)
         rng = as_generator(self.rng)
         seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
@@ -273,7 +273,7 @@ class KernelMonteCarloFilter(Filter):
             weights = like(np.full(n, 1.0 / n), L)
             x, z = Variable(self.X_, self.kernel_x_), Variable(self.Z_, self.kernel_z_)
             ridge = choose_ridge(x, z, weights, "importance")
-            if self.method == "original":  # see choices: steady over many steps
+            if self.method == "original":  # steady over many steps
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)

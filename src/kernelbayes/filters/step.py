@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Ints, namespace
+from kernelbayes.arrays import Array, Bools, Ints, like, namespace, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
@@ -52,19 +52,34 @@ UNUSUAL = 0.1
 # --- predict: the sum rule ------------------------------------------------------------------------
 
 
-def predict(dynamics: Dynamics, W: Array, control: Points | None = None, t: int = 0) -> Array:
-    """Predictions (n, k) at time t from beliefs W (n, k) one step before."""
+def predict(
+    dynamics: Dynamics, W: Array, control: Points | None = None, t: int = 0
+) -> tuple[Array, Bools]:
+    """Predictions (n, k) at time t from beliefs W (n, k) one step before; which were lost (k,).
+
+    Where a control is unlike all that acted on such states, the prediction is the one without
+    controls. A belief that has left the training sample has no prediction: any state may come next.
+    """
     if dynamics.simulated is not None:  # KMCF16 Alg. 4
-        return dynamics.simulated.predict(W, control, t)
+        return dynamics.simulated.predict(W, control, t), np.zeros(W.shape[1], dtype=bool)
+    V, lost = _moved(dynamics, W, control)
+    if dynamics.controlled is not None and lost.any():
+        free, lost_again = _moved(replace(dynamics, controlled=None), W, None)
+        xp = namespace(V)
+        V, lost = xp.where(like(lost, V)[None, :] > 0.5, free, V), lost & lost_again
+    return V, lost
+
+
+def _moved(dynamics: Dynamics, W: Array, control: Points | None) -> tuple[Array, Bools]:
+    """Predictions (n, k) that sum to one, uniform where nothing is left; and where that is (k,)."""
     V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
     if dynamics.literal:
-        return V
+        return V, np.zeros(V.shape[1], dtype=bool)
     xp = namespace(V)
     mass = xp.sum(V, axis=0)
     lost = ~(mass > TRUSTED_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
-    # A belief that has left the training sample has no prediction: any state may come next.
-    return xp.where(lost[None, :], 1.0 / V.shape[0], divided)
+    return xp.where(lost[None, :], 1.0 / V.shape[0], divided), np.asarray(to_numpy(lost))
 
 
 def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = None) -> Array:
@@ -94,11 +109,16 @@ def scatter(a: Array, index: Ints, n: int) -> Array:
 
 
 def update(
-    dynamics: Dynamics, V: Array, seen: list[Seen], start: Start = None
+    dynamics: Dynamics,
+    V: Array,
+    seen: list[Seen],
+    start: Start = None,
+    lost: Bools | None = None,
 ) -> tuple[Array, list[StepInfo]]:
     """Beliefs (n, k) and what happened, from predictions V (n, k) and k observations.
 
-    ``start`` says that nothing is known before the observation, and what to do then.
+    ``start`` says that nothing is known before the observation, and what to do then; ``lost`` (k,)
+    which predictions were reset to that.
     """
     xp = namespace(V)
     # KBR13, IW22: where nothing is known, all training states are alike.
@@ -108,7 +128,9 @@ def update(
         posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start))
         for j, one in enumerate(seen)
     ]
-    return xp.stack([w for w, _ in found], axis=1), [info for _, info in found]
+    lost = np.zeros(len(seen), dtype=bool) if lost is None else lost
+    infos = [replace(info, reset=bool(no)) for (_, info), no in zip(found, lost, strict=True)]
+    return xp.stack([w for w, _ in found], axis=1), infos
 
 
 def plain_ridge(dynamics: Dynamics, seen: Seen, start: Start) -> float | None:
@@ -221,10 +243,12 @@ def step(
         u = dynamics.acting(as_row(row_in_order(control, model.names_u_)))
     seen, past = observe(model, x, state.past, steps)
     W, history = state.belief.weights[:, None], state.history
+    lost = np.zeros(1, dtype=bool)
     for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u))
-        W = predict(dynamics, W, u, t)
-    W, infos = update(dynamics, W, [seen], state.unknown if first else None)
+        W, again = predict(dynamics, W, u, t)
+        lost = lost | again
+    W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost)
     warn_rescued(infos)
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()

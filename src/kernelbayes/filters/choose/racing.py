@@ -1,13 +1,16 @@
-"""Candidates of tuning: settings of a filter that filter held-out parts side by side.
+"""Candidates: settings of a filter that filter held-out parts side by side.
 
-A candidate learns from all parts of the training sequences but one and filters the one held out,
-stretch by stretch, in turn. In a :func:`~kernelbayes.select.search.race` one that is clearly
-worse than the best so far is given up, so that a poor candidate costs little.
+A candidate learns from all parts of the training sequences but one and filters stretches of the one
+held out, in turn. In a :func:`~kernelbayes.select.search.race` one that is clearly worse than the
+best so far is given up, so that a poor candidate costs little. What candidates start from is a
+plain list of arguments of the filter (``bases``); anything that a filter takes may be in it.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,12 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Floats, Ints
-from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.choose.holdout import Judge, controls_of, filtered_losses, learn, stretches
+from kernelbayes.arrays import Floats, NumericalWarning
+from kernelbayes.filters.choose.holdout import (
+    STRETCHES,
+    Judge,
+    controls_of,
+    filtered_losses,
+    learn,
+    stretches,
+)
 from kernelbayes.filters.loop import Filter, run_all, smooth_all
 from kernelbayes.filters.sequences import Part
-from kernelbayes.kernels import Kernel
 from kernelbayes.points import count
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
@@ -28,35 +36,45 @@ from kernelbayes.tables import Table
 # A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
 # level of a two-sided test.
 GIVE_UP = 2.0
+# A move goes on only if it gains a thousandth: less is chance, and its end is nowhere.
+LEAST_GAIN = 1e-3
+# Smaller ridges are rounding errors of matrices whose largest eigenvalue may be one.
+LEAST_RIDGE = 1e-10
 # Ridges of the backward step of smoothing to choose from: half decades around the range of 0.01 to
 # 0.3 that suits states with little and with much noise of their own.
 BACK_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
+Arguments = dict[str, Any]  # of a filter
+
 
 class Setting(NamedTuple):
-    """A candidate: kernel on x (its number), multiples of its bandwidth and that of z, ridges."""
+    """A candidate: arguments (their number), multiples of the bandwidths of x and z, ridges."""
 
-    kernel: int
+    base: int
     x: float
     z: float
     ridge: float
     prior: float
+    transition: float
 
     @property
     def key(self) -> tuple[float, ...]:
         """Equal for settings that differ by rounding."""
-        return self.kernel, *(round(math.log(value), 6) for value in self[1:])
+        return self.base, *(round(math.log(value), 6) for value in self[1:])
+
+    def moved(self, **factors: float) -> Setting:
+        """Return the setting with some numbers multiplied."""
+        return self._replace(**{name: getattr(self, name) * f for name, f in factors.items()})
 
 
 @dataclass(eq=False)
 class Candidate:
-    """A setting in a race: its row in the table, and the filter fitted without the present part."""
+    """A setting in a race: its row in the table, and the filters fitted without each part."""
 
     at: Setting
     row: dict[str, Any]
     losses: Floats = field(default_factory=lambda: np.empty(0))
-    part: int | None = None
-    model: Filter | None = None
+    models: dict[int, Filter] = field(default_factory=dict)
 
 
 Entry = Trial[Candidate]
@@ -68,12 +86,13 @@ class Races:
 
     model: Filter  # what candidates are copies of
     groups: list[list[Part]]  # parts of the sequences, held out in turn
-    kernels: list[Kernel] = field(init=False)  # on observations, that candidates choose from
-    # By number of a kernel and of a part: the kernel learned without that part, if it is learned.
-    apart: dict[int, dict[int, Kernel]] = field(init=False, default_factory=dict)
-    kernel_z: Kernel = field(init=False)
-    judge: Judge = field(init=False)
-    bar: Any = field(init=False)
+    judge: Judge
+    bases: list[Arguments] = field(default_factory=list)  # that candidates start from
+    turns: int = STRETCHES  # stretches of each part that are filtered
+    ahead: int = 0  # predictions so many steps ahead are scored as well
+    bar: Any = field(init=False, default=None)
+    # By number of arguments and of a part: those that are learned from data, without that part.
+    apart: dict[int, dict[int, Arguments]] = field(init=False, default_factory=dict)
     table: Table = field(init=False, default_factory=Table)  # one row for each candidate
     spent: float = field(init=False, default=0.0)  # passes over the held-out parts so far
     # Trials of candidates that filtered all parts.
@@ -97,60 +116,58 @@ class Races:
 
     @cached_property
     def stretches(self) -> list[tuple[int, list[Part]]]:
-        """Stretches of all held-out parts in order, each with the number of its part."""
-        return [(i, found) for i in self.held_out for found in stretches(self.groups[i])]
+        """Stretches of all held-out parts, each with the number of its part; parts take turns."""
+        found = [[(i, s) for s in stretches(self.groups[i])] for i in self.held_out]
+        longest = min(self.turns, max(map(len, found)))
+        return [part[k] for k in range(longest) for part in found if k < len(part)]
 
     @cached_property
-    def ends(self) -> Ints:
-        """Steps filtered when each part is done."""
-        return np.cumsum([sum(count(s.X) for s in self.groups[i]) for i in self.held_out])
+    def steps(self) -> int:
+        """Steps of all held-out parts."""
+        return sum(count(s.X) for _, sequences in self.stretches for s in sequences)
 
-    def parameters(self, at: Setting, without: int | None = None) -> dict[str, Any]:
+    def enter(self, base: Arguments) -> Setting:
+        """Add arguments to those that candidates start from; the setting without a change."""
+        self.bases.append(base)
+        transition = float(base.get("transition_ridge") or base["prior_ridge"])
+        return Setting(
+            len(self.bases) - 1, 1.0, 1.0, base["ridge"], base["prior_ridge"], transition
+        )
+
+    def parameters(self, at: Setting, without: int | None = None) -> Arguments:
         """Return the arguments of a candidate, learned from all parts or from all but one."""
-        kernel_x = self.kernels[at.kernel]
+        chosen = dict(self.bases[at.base])
         if without is not None:
-            kernel_x = self.apart.get(at.kernel, {}).get(without, kernel_x)
-        chosen: dict[str, Any] = {
-            "kernel_x": kernel_x.scaled(at.x),
-            "kernel_z": self.kernel_z.scaled(at.z),
-            "ridge": at.ridge,
-            "prior_ridge": at.prior,
-        }
-        if isinstance(self.model, KernelBayesFilter):
-            chosen["transition_ridge"] = at.prior
+            chosen |= self.apart.get(at.base, {}).get(without, {})
+        for name, factor in (("kernel_x", at.x), ("kernel_z", at.z)):
+            if factor != 1.0:
+                chosen[name] = chosen[name].scaled(factor)
+        chosen |= {"ridge": at.ridge, "prior_ridge": at.prior}
+        if "transition_ridge" in self.model.get_params(deep=False):
+            chosen["transition_ridge"] = at.transition
         return chosen
 
     def race(
-        self, settings: list[Setting], leader: Entry | None = None, *, halving: bool = False
+        self,
+        settings: list[Setting],
+        leader: Entry | None = None,
+        keep: Callable[[int, int], int | None] | None = None,
     ) -> Entry:
         """Best of some new settings and the leader, which has filtered all parts.
 
-        With ``halving`` the worse half is given up after each part.
+        ``keep(i, running)`` says how many go on after stretch i.
         """
-        last = [i for i, (part, _) in enumerate(self.stretches[1:]) if part != self.stretches[i][0]]
+        new = {at.key: at for at in settings if at.key not in self.seen}
         found = race(
-            [self._enter(at) for at in settings if at.key not in self.seen],
-            self._filter,
-            self.stretches,
-            leader=leader,
-            give_up=GIVE_UP,
-            keep=lambda i, running: -(-running // 2) if halving and i in last else None,
-        )
-        done = [trial for trial in found if len(trial.losses) == self.ends[-1]]
+            [self._start(at) for at in new.values()], self._filter, self.stretches,
+            leader=leader, give_up=GIVE_UP, keep=keep,
+        )  # fmt: skip
+        done = [trial for trial in found if len(trial.losses) == self.steps]
         self.complete |= {trial.candidate.at.key: trial for trial in done}
         return found[0]
 
-    def price(self, rivals: int) -> float:
-        """Count the passes that a race with halving takes at most."""
-        price = 0.0
-        for share in np.diff([0, *self.ends]) / self.ends[-1]:
-            price += rivals * share
-            rivals = -(-rivals // 2)
-        return price
-
-    def _enter(self, at: Setting) -> Candidate:
-        row = {"kernel_x": self.kernels[at.kernel].label, **at._asdict()}
-        del row["kernel"]
+    def _start(self, at: Setting) -> Candidate:
+        row = {"kernel_x": self.bases[at.base]["kernel_x"].label, **at._asdict()}
         self.table.append({**row, "score": math.inf, "steps": 0, "chosen": False})
         self.seen.add(at.key)
         return Candidate(at, self.table[-1])
@@ -158,21 +175,54 @@ class Races:
     def _filter(self, entrant: Candidate, stretch: tuple[int, list[Part]]) -> Entry:
         """Let a candidate filter one stretch more."""
         part, sequences = stretch
-        if entrant.part != part:
-            entrant.part, entrant.model = part, self.blank(self.parameters(entrant.at, part))
-            learn(entrant.model, self.without(part))
-        assert entrant.model is not None
-        new = filtered_losses(entrant.model, sequences, self.judge)
+        with warnings.catch_warnings():  # a poor candidate may well have numerical trouble
+            warnings.simplefilter("ignore", NumericalWarning)
+            if part not in entrant.models:
+                entrant.models[part] = self.blank(self.parameters(entrant.at, part))
+                learn(entrant.models[part], self.without(part))
+            new = filtered_losses(entrant.models[part], sequences, self.judge, self.ahead)
         entrant.losses = np.concatenate([entrant.losses, new])
         entrant.row["steps"] = len(entrant.losses)
-        self.spent += len(new) / self.ends[-1]
-        self.bar.update(len(new) / self.ends[-1])
+        self.spent += len(new) / self.steps
+        if self.bar is not None:
+            self.bar.update(len(new) / self.steps)
         trial = Trial(entrant, entrant.losses)
-        if len(trial.losses) == self.ends[-1]:
-            entrant.row["score"], entrant.model = trial.score, None
+        if len(trial.losses) == self.steps:
+            entrant.row["score"] = trial.score
+            entrant.models.clear()
         return trial
 
-    def back_ridge(self, chosen: dict[str, Any]) -> float:
+    def along(self, best: Entry, factors: dict[str, float], limit: float = math.inf) -> Entry:
+        """Move some numbers up, or else down, for as long as that helps and passes are left."""
+        first, down = best, {name: 1.0 / factor for name, factor in factors.items()}
+        for step in (factors, down):
+            while self.spent + 1.0 <= limit:
+                at = best.candidate.at.moved(**step)
+                if min(at.prior, at.transition, at.ridge) < LEAST_RIDGE:
+                    break
+                found = self.race([at], best)
+                if not found.score < (1.0 - LEAST_GAIN) * best.score:
+                    break
+                best = found
+            if best is not first:
+                break
+        return best
+
+    def middle(self, best: Entry, affordable: bool = True) -> Entry:
+        """Candidate in the middle of those within a standard error of the best, if it is one."""
+        near = []
+        for trial in self.complete.values():
+            worse, error = trial.behind(best)
+            if trial.candidate.at.base == best.candidate.at.base and worse <= error:
+                near.append([math.log(value) for value in trial.candidate.at[1:]])
+        middle = Setting(best.candidate.at.base, *map(float, np.exp(np.mean(near, axis=0))))
+        if affordable:
+            self.race([middle], best)
+        found = self.complete.get(middle.key, best)
+        worse, error = found.behind(best)
+        return found if worse <= error else best
+
+    def back_ridge(self, chosen: Arguments) -> float:
         """Ridge of the backward step whose smoothed held-out parts have the least loss."""
         totals = np.zeros(len(BACK_RIDGES))
         for i in self.held_out:
@@ -186,7 +236,7 @@ class Races:
                 totals[j] += loss if math.isfinite(loss) else math.inf
         return BACK_RIDGES[int(np.argmin(totals))]
 
-    def blank(self, chosen: dict[str, Any]) -> Filter:
+    def blank(self, chosen: Arguments) -> Filter:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""
         model: Filter = clone(self.model).set_params(**chosen)
         return model.set_params(rng=0) if model.rng is None else model

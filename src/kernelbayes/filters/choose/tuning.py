@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -44,13 +44,15 @@ from sklearn.base import clone
 from kernelbayes.arrays import Bools, NumericalWarning, Rng, as_vectors, to_numpy
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
+from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
-from kernelbayes.filters.choose.racing import Entry, Races, Setting
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import (
+    Gaussian,
     Kernel,
     Laplace,
     Polynomial,
@@ -76,6 +78,7 @@ STARTS = (
 # halved when no move helps, until that of a bandwidth is below LAST, which hardly changes a belief.
 MOVES = {"ridge": 10.0**0.5, "x": 2.0, "z": 2.0, "prior": 10.0}
 LAST = 1.2
+TOGETHER = {"prior": ("prior", "transition")}  # ridges that move as one
 # Share of the budget after which other kernels are tried, even if moves still help: what is left
 # pays for a race of all of them and some moves of the winner.
 BEFORE_KERNELS = 0.6
@@ -105,16 +108,27 @@ def tune_filter(
     """
     if finite(budget, "budget") < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
-    search = _Search(model, cut(X, Z, controls, parts, model), loss, budget)
+    groups = cut(X, Z, controls, parts, model)
+    states = _joined([s for group in groups for s in group])[2]
+    judge = judge_of(loss, model.kernel_z or default_kernel(states, "Z"), states)
+    search = _Search(model, groups, judge, budget=budget)
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
-        chosen = search.parameters(search.run())
+        best = search.run()
+    if not math.isfinite(best.score):
+        warnings.warn(
+            "no candidate has finite losses at all steps, so nothing could be chosen by them; is "
+            "the loss NaN somewhere?",
+            NumericalWarning,
+            stacklevel=3,
+        )
+    chosen = search.parameters(best.candidate.at)
     if smooth:
         chosen["back_ridge"] = search.back_ridge(chosen)
     tuned: Filter = clone(model).set_params(**chosen)
     if rng is not None and tuned.rng is None:
         tuned.set_params(rng=rng)
     tuned.fit(X, Z, controls)
-    tuned.tuning_ = search.table
+    tuned.tuning_, tuned.tuning_stopped_ = search.table, search.improving
     return tuned
 
 
@@ -122,142 +136,120 @@ def tune_filter(
 class _Search(Races):
     """Where to look next."""
 
-    loss: Loss
-    budget: float
+    budget: float = 40.0
+    improving: bool = field(init=False, default=False)  # when the budget was spent
 
     def __post_init__(self) -> None:
-        self.X, _, Z = _joined(self.every)
-        self.kernels = [self.model.kernel_x or default_kernel(self.X)]
-        self.kernel_z = self.model.kernel_z or default_kernel(Z, "Z")
-        self.judge = judge_of(self.loss, self.kernel_z, Z)
+        self.X, _, self.Z = _joined(self.every)
 
-    def run(self) -> Setting:
+    def run(self) -> Entry:
         """Best setting within the budget."""
-        starts = self._starts()
-        while len(starts) > 1 and self.price(len(starts)) > self.budget / 2.0:
-            starts.pop()
-        best = self.race(starts, halving=True)
-        free = self.model.kernel_x is None and self.kernels[0].gaussian_bandwidth is not None
+        first, *others = (self.enter(base) for base in self._starts())
+        default = best = self.race([first])
+        some = max(0, int(self.budget / 2.0) - 1)  # each costs a pass at most
+        best = self.race(others[:some], best)
+        free = self.model.kernel_x is None and self._gaussian(best) is not None
         if free and self.spent + 1.0 <= self.budget:
-            best = self._challenged(best, *self._per_dimension(best.candidate.at.z))
+            best = self._challenged(best, *self._per_dimension(best))
         best = self._descend(best, MOVES, BEFORE_KERNELS * self.budget)
         if free:
-            some = slice(int(self.budget / 4.0))
-            apart = self.apart.get(best.candidate.at.kernel, {})
-            best = self._challenged(
-                best,
-                _rivals(self.X, self.kernels[best.candidate.at.kernel])[some],
-                {part: _rivals(self.X, kernel)[some] for part, kernel in apart.items()},
-            )
+            best = self._challenged(best, *self._rivals(best, int(self.budget / 4.0)))
         step = MOVES  # what was tried before costs nothing
         while step["x"] > LAST and self.spent + 2.0 <= self.budget:
             best = self._descend(best, step, self.budget - 1.0)
             step = {name: factor**0.5 for name, factor in step.items()}
-        chosen = self._middle(best)
+        self.improving = self.improving and step["x"] > LAST
+        chosen = self.middle(best, affordable=self.spent + 1.0 <= self.budget)
+        chosen = chosen if chosen.score <= default.score else best
         chosen.candidate.row["chosen"] = True
-        if not math.isfinite(chosen.score):
-            warnings.warn(
-                "no candidate has finite losses at all steps, so nothing could be chosen by them; "
-                "is the loss NaN somewhere?",
-                NumericalWarning,
-                stacklevel=4,
-            )
-        return chosen.candidate.at
+        return chosen
 
-    def _starts(self) -> list[Setting]:
-        """List settings far apart; what is set on the model is the same in all of them."""
-        model, first = self.model, self._automatic()
-        square = 2 if model.method == "original" else 1  # its ridge is on the scale of squares
-        free_x = model.kernel_x is None and _scalable(self.kernels[0])
-        free_z = model.kernel_z is None and _scalable(self.kernel_z)
-        others = (
-            first._replace(
-                x=x if free_x else first.x,
-                z=z if free_z else first.z,
-                ridge=ridge**square if model.ridge == "loo" else first.ridge,
-                prior=prior if model.prior_ridge == "loo" else first.prior,
-            )
-            for x, z, ridge, prior in STARTS
-        )
-        return list({at.key: at for at in (first, *others)}.values())
-
-    def _automatic(self) -> Setting:
-        """Half the median distance on states, the median on observations, automatic ridges."""
+    def _starts(self) -> list[Arguments]:
+        """List what the filter chooses by default, and others; what is set on it is kept."""
         model = self.model
-        z = 0.5 if model.kernel_z is None and _scalable(self.kernel_z) else 1.0
-        if model.ridge != "loo" and model.prior_ridge != "loo":
-            return Setting(0, 1.0, z, model.ridge, model.prior_ridge)
-        kernels = {"kernel_x": self.kernels[0], "kernel_z": self.kernel_z.scaled(z)}
-        pilot = self.blank(kernels)
-        learn(pilot, self.every)
-        return Setting(0, 1.0, z, pilot.ridge_, pilot.prior_ridge_)
+        if isinstance(model, KernelBayesFilter):
+            choice = choose(model, self.every)
+            return [{**found, "rank": model.rank} for found in (choice.arguments, *choice.others)]
+        kernel_x, kernel_z = model.kernel_x, model.kernel_z
+        kernels = {"kernel_x": kernel_x or default_kernel(self.X)}
+        kernels["kernel_z"] = kernel_z or default_kernel(self.Z, "Z").scaled(0.5)
+        first: Arguments = kernels | {"ridge": model.ridge, "prior_ridge": model.prior_ridge}
+        if "loo" in first.values():
+            pilot = self.blank(kernels)
+            learn(pilot, self.every)
+            first |= {"ridge": pilot.ridge_, "prior_ridge": pilot.prior_ridge_}
+        square = 2 if model.method == "original" else 1  # its ridge is on the scale of squares
+        others = [
+            first
+            | ({"kernel_x": default_kernel(self.X).scaled(x)} if kernel_x is None else {})
+            | ({"kernel_z": default_kernel(self.Z, "Z").scaled(z)} if kernel_z is None else {})
+            | ({"ridge": ridge**square} if model.ridge == "loo" else {})
+            | ({"prior_ridge": prior} if model.prior_ridge == "loo" else {})
+            for x, z, ridge, prior in STARTS
+        ]
+        return [first, *(other for other in others if other != first)]
 
-    def _per_dimension(self, z: float) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
+    def _gaussian(self, best: Entry) -> Kernel | None:
+        """Return the kernel on observations, if it is a Gaussian one."""
+        kernel: Kernel = self.parameters(best.candidate.at)["kernel_x"]
+        return None if kernel.gaussian_bandwidth is None else kernel
+
+    def _per_dimension(self, best: Entry) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
         """List the kernel with learned bandwidths, if there is one, and those without each part."""
-        kernel_z = self.kernel_z.scaled(z)
+        at = self.parameters(best.candidate.at)
+        width = _multiple(self.X, at["kernel_x"])
 
         def learned(sequences: list[Part]) -> Kernel | None:
             X, known, Z = _joined(sequences)
-            return per_dimension(X, Z, kernel_z, known)
+            found = per_dimension(X, Z, at["kernel_z"], known)
+            return None if found is None else found.scaled(width)
 
         kernel = learned(self.every)
         if kernel is None:
             return [], {}
         # Scores on a part that bandwidths were learned from would be too good.
-        parts = {i: learned(self.without(i)) or self.kernels[0] for i in self.held_out}
+        parts = {i: learned(self.without(i)) or at["kernel_x"] for i in self.held_out}
         return [kernel], {i: [found] for i, found in parts.items()}
 
+    def _rivals(self, best: Entry, most: int) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
+        """List other kernels on observations, and those without each part if they are learned."""
+        at = best.candidate.at
+        learned = {i: self.parameters(at, i)["kernel_x"] for i in self.apart.get(at.base, {})}
+        kernel = self._gaussian(best)
+        if kernel is None:
+            return [], {}
+        return rivals(self.X, kernel)[:most], {
+            i: rivals(self.X, found)[:most] for i, found in learned.items()
+        }
+
     def _challenged(
-        self, best: Entry, rivals: list[Kernel], apart: dict[int, list[Kernel]]
+        self, best: Entry, kernels: list[Kernel], apart: dict[int, list[Kernel]]
     ) -> Entry:
         """Best, or what is clearly better with another kernel on observations.
 
         ``apart`` has the same kernels as learned without each part, if they are learned.
         """
-        first = len(self.kernels)
-        self.kernels += rivals
-        for k in range(len(rivals)):
-            self.apart[first + k] = {i: kernels[k] for i, kernels in apart.items()}
-        settings = [best.candidate.at._replace(kernel=k) for k in range(first, len(self.kernels))]
+        at = self.parameters(best.candidate.at)
+        settings = [self.enter({**at, "kernel_x": kernel}) for kernel in kernels]
+        for k, setting in enumerate(settings):
+            self.apart[setting.base] = {i: {"kernel_x": other[k]} for i, other in apart.items()}
         winner = self.race(settings, best)
         worse, error = winner.behind(best)
         return winner if worse + error < 0.0 else best
 
     def _descend(self, best: Entry, step: dict[str, float], limit: float) -> Entry:
         """Move one parameter at a time until no move of this size helps."""
-        kernels = {"x": self.kernels[best.candidate.at.kernel], "z": self.kernel_z}
+        base = self.bases[best.candidate.at.base]
+        kernels = {"x": base["kernel_x"], "z": base["kernel_z"]}
         names = [name for name in step if name not in kernels or _scalable(kernels[name])]
         before = None
         while best is not before:
             before = best
             for name in names:
-                up = self._along(best, name, step[name], limit)
-                best = up if up is not best else self._along(best, name, 1.0 / step[name], limit)
+                factors = dict.fromkeys(TOGETHER.get(name, (name,)), step[name])
+                best = self.along(best, factors, limit)
+            self.improving = best is not before
         return best
-
-    def _along(self, best: Entry, name: str, factor: float, limit: float) -> Entry:
-        """Go on in one direction for as long as it helps."""
-        while self.spent + 1.0 <= limit:
-            moved = best.candidate.at._replace(**{name: getattr(best.candidate.at, name) * factor})
-            found = self.race([moved], best)
-            if found is best:
-                break
-            best = found
-        return best
-
-    def _middle(self, best: Entry) -> Entry:
-        """Candidate in the middle of those within a standard error of the best, if it is one."""
-        near = []
-        for trial in self.complete.values():
-            worse, error = trial.behind(best)
-            if trial.candidate.at.kernel == best.candidate.at.kernel and worse <= error:
-                near.append([math.log(value) for value in trial.candidate.at[1:]])
-        middle = Setting(best.candidate.at.kernel, *map(float, np.exp(np.mean(near, axis=0))))
-        if self.spent + 1.0 <= self.budget:
-            self.race([middle], best)
-        found = self.complete.get(middle.key, best)
-        worse, error = found.behind(best)
-        return found if worse <= error else best
 
 
 def _joined(sequences: list[Part]) -> tuple[Points, Bools | None, Points]:
@@ -266,22 +258,29 @@ def _joined(sequences: list[Part]) -> tuple[Points, Bools | None, Points]:
     return X, known, reduce(concatenate, [s.Z for s in sequences])
 
 
-def _rivals(X: Points, gaussian: Kernel) -> list[Kernel]:
+def rivals(X: Points, gaussian: Kernel) -> list[Kernel]:
     """Kernels on observations to try beside the Gaussian one, the most different first."""
     bandwidth = gaussian.gaussian_bandwidth
     assert bandwidth is not None
-    square = float(np.mean(np.square(bandwidth)))
-    laplace = Laplace.median(X)
+    square, width = float(np.mean(np.square(bandwidth))), _multiple(X, gaussian)
+    laplace = Laplace.median(X, width)
     if isinstance(bandwidth, tuple):  # its columns count as much in the others
         h = np.asarray(bandwidth)
-        laplace = Laplace(tuple(Laplace.median(to_numpy(as_vectors(X)) / h).bandwidth * h))
+        scaled = Laplace.median(to_numpy(as_vectors(X)) / h, width).bandwidth
+        laplace = Laplace(tuple(scaled * h))
     return [
-        Warped.median(X, "log"),
+        Warped.median(X, "log").scaled(width),
         laplace,
         (1.0 / square) * Polynomial(1, square) * gaussian,  # locally linear
-        Warped.median(X, "asinh"),
+        Warped.median(X, "asinh").scaled(width),
         RationalQuadratic(bandwidth, 1.0),
     ]
+
+
+def _multiple(X: Points, gaussian: Kernel) -> float:
+    """Return the bandwidth of a Gaussian kernel in multiples of the median distance."""
+    U = to_numpy(as_vectors(X)) / np.asarray(gaussian.gaussian_bandwidth)
+    return 1.0 / float(Gaussian.median(U).bandwidth)  # type: ignore[arg-type]
 
 
 def _scalable(kernel: Kernel) -> bool:

@@ -164,7 +164,8 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     beside = features == "both"
     encoder = replace(encoder, regression=regression, beside=beside)
     P, whole = split_missing(like(left_out, W))
-    estimates = default_kernel(P) if beside or model.kernel_x is None else model.kernel_x
+    chosen = model.choice_.arguments["kernel_x"]
+    estimates = default_kernel(P) if beside or chosen is None else chosen
     if not beside:
         return Encoded(encoder, estimates.points(P, "features"), whole, estimates, scales)
     X, there = split_missing(namespace(W).concat([like(left_out, W), W], axis=1))

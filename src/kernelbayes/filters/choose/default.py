@@ -1,0 +1,315 @@
+r"""What a filter with no argument chooses: a small race on blocks of time that are left out.
+
+A closed form for one step (each state predicted from the one before it, known exactly, its own pair
+left out) chooses badly for many: starting from a known state it favours ignoring x, and leaving out
+single pairs whose neighbours in time are nearly the same, it favours no ridge at all. So settings
+are judged by what they are for. The sequences are cut into four blocks, and candidates learn from
+three of them and filter the fourth. The loss is the squared error of the mean, each column of the
+state in units of its spread, and a little of that of predictions a few steps ahead from filtered
+beliefs.
+
+1. Candidates are all combinations of kernels on x (whole vectors, and a scale for each column, at
+   several bandwidths), on z (a scale for each column, at several bandwidths) and ridges. They race:
+   after each stretch of a block the worse half is given up.
+2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
+   at a time. Among the kernels on controls is one so wide that they are ignored.
+3. The middle of all that are within a standard error of the best is taken, if it is as good.
+
+To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
+ridge) is kept, and only the rest is chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import Floats, as_vectors, to_numpy
+from kernelbayes.filters.beliefs import Beliefs
+from kernelbayes.filters.choose.choices import state_features
+from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, judge_of
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races
+from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.sequences import Part, join
+from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.loo import fold_predictions
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.tables import Table
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.bayes import KernelBayesFilter
+
+# Bandwidths that race, in multiples of the root mean square distance of two points: octaves. On
+# states the best one was 1/16 of it on a narrow track and above it with long rests
+# (experiments/statespace/awkward.py).
+WIDTHS_X = (0.25, 0.5, 1.0)
+WIDTHS_Z = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+# Factors of one move from the best of them: a decade for ridges, half an octave for bandwidths.
+FIRST_MOVES = {"ridge": 10.0, "prior": 10.0, "transition": 10.0, "z": 2.0**0.5, "x": 2.0**0.5}
+# Bandwidths on controls: the first one races, the others are tried after that; the last is so wide
+# that controls are ignored.
+WIDTHS_U = (0.5, 0.125, 0.25, 1.0, 2.0, 1e4)
+# Without enough data to leave out, the middle of the above. Ridges start there.
+WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
+# Ridges of the regression without memory: four decades.
+REGRESSION_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# Blocks of time, left out in turn: a quarter each, of which two stretches are filtered.
+LEFT_OUT_BLOCKS, TURNS = 4, 2
+# Fewer steps than this are not left out: a block would have fewer than five.
+LEAST_STEPS = 20
+# Candidates that go to the end: enough to find the middle of those that are as good as the best.
+FINALISTS = 3
+# Steps ahead that predictions are scored at: a few.
+AHEAD = 3
+# Pairs of candidates at most, in sequences and without transitions, and their rank: an update then
+# takes about a millisecond.
+MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
+# Pieces that long sequences are cut into, of which some are kept.
+PIECE = 60
+# More rows than this get a low rank: an exact update takes 30 ms at 2000 rows, and one of rank 300
+# a tenth of that (benchmarks/bench_filters.py --ranks).
+MOST_EXACT, LARGE_RANK = 2000, 300
+# Values of a column below the first and above the last of these quantiles count as those.
+INNER = (0.005, 0.995)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Arguments of a filter that were given or chosen, and how."""
+
+    arguments: Arguments
+    why: dict[str, str]
+    table: Table = field(default_factory=Table)
+    others: list[Arguments] = field(default_factory=list)  # nearly as good, the better first
+
+
+def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
+    """Fill in what is not given: kernels, ridges and rank."""
+    data = join(parts)
+    given = {name: getattr(model, name) for name in NAMES}
+    why, n = {}, count(data.Z)
+    if model.rank is None and n > MOST_EXACT:
+        given["rank"] = LARGE_RANK
+        why["rank"] = (
+            f"{LARGE_RANK}: {n} training rows, and above {MOST_EXACT} exact steps are slow"
+        )
+    # Estimates of the state have its units.
+    seen = data.Z if model.features == "regression" else data.X
+    first = _first_guess(given, seen, data.Z, data.controls, model.method)
+    if first == given:
+        return Choice(given, why)
+    some = whole_rows(subsample(parts))
+    try:
+        X, Z = [s.X for s in some], [s.Z for s in some]
+        groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
+        if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
+            raise ValueError(f"fewer than {LEAST_STEPS} steps")
+    except ValueError as error:  # too short, or coordinates that only one part has
+        why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
+        return Choice(first, why)
+    kernel_z = first["kernel_z"]
+    judge = judge_of("error", kernel_z, data.Z)
+    if kernel_z.is_vector:
+        judge = _scaled_error(to_numpy(spreads(data.Z)))
+    races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
+    best = races.middle(_race(races, given, seen, data.Z, data.controls))
+    best.candidate.row["chosen"] = True
+    why["settings"] = (
+        f"the best of {len(races.table)} on {len(races.held_out)} blocks of time left out in turn"
+    )
+    done = sorted(races.complete.values(), key=lambda trial: trial.score)
+    chosen, *others = (
+        {**given, **races.parameters(trial.candidate.at), "rank": given["rank"]}
+        for trial in (best, *(trial for trial in done if trial is not best))
+    )
+    return Choice(chosen, why, races.table, others[: FINALISTS - 1])
+
+
+NAMES = ("kernel_x", "kernel_z", "kernel_u", "ridge", "prior_ridge", "transition_ridge", "rank")
+
+
+def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points | None) -> Entry:
+    """Race of all candidates, then moves of one number at a time from the best."""
+    rank = min(RACE_RANK, given["rank"] or RACE_RANK)
+    bases = candidates(races, given, X, Z, controls)
+    settings = [races.enter({**base, "rank": rank}) for base in bases]
+
+    def half(_: int, running: int) -> int:
+        return max(FINALISTS, -(-running // 2))
+
+    best = races.race(settings, keep=half)
+    if controls is not None and given["kernel_u"] is None:
+        at = races.parameters(best.candidate.at)
+        kernels = scaled_kernels(controls, WIDTHS_U[1:], "controls")
+        others = [races.enter({**at, "kernel_u": kernel}) for kernel in kernels]
+        best = races.race(others, best)
+    free = {
+        "ridge": given["ridge"], "prior": given["prior_ridge"],
+        "transition": given["transition_ridge"], "z": given["kernel_z"], "x": given["kernel_x"],
+    }  # fmt: skip
+    for name, value in free.items():
+        if value is None or isinstance(value, str):
+            best = races.along(best, {name: FIRST_MOVES[name]})
+    return best
+
+
+def candidates(
+    races: Races, given: Arguments, X: Points, Z: Points, controls: Points | None
+) -> list[Arguments]:
+    """Arguments that race: a plain list, to which any others may be added."""
+    first = _first_guess(given, X, Z, controls, races.model.method)
+    kernels = {name: [first[name]] for name in ("kernel_x", "kernel_z")}
+    if given["kernel_z"] is None:
+        kernels["kernel_z"] = scaled_kernels(Z, WIDTHS_Z, "Z")
+    if given["kernel_x"] is None:
+        kinds = [scaled_kernels(X, WIDTHS_X, whole=whole) for whole in (False, True)]
+        if kinds[0] != kinds[1] and getattr(races.model, "features", "raw") != "regression":
+            kinds.sort(key=lambda kind: regression_error(races, kind, first))
+        kernels["kernel_x"] = kinds[0]
+    return [
+        {**first, **dict(zip(kernels, some, strict=True))} for some in product(*kernels.values())
+    ]
+
+
+def regression_error(races: Races, kernels: list[Kernel], first: Arguments) -> float:
+    """Least error of some kernels on x in predicting the embedding of z on blocks left out.
+
+    That is the filter's problem without memory, and takes no time: it tells what kind of kernel is
+    worth racing.
+    """
+    data = join(races.every)
+    targets = state_features(data.Z, first["kernel_z"])
+    if targets is None:
+        return 0.0
+    blocks = np.repeat(
+        np.arange(len(races.groups)), [sum(count(s.X) for s in group) for group in races.groups]
+    )
+    X, even = split_missing(data.X)[0], np.full(len(blocks), 1.0 / len(blocks))
+
+    def error(kernel: Kernel, ridge: float) -> float:
+        left = fold_predictions(features[kernel], targets, ridge * one, even, blocks)[1]
+        return float(np.mean((left - targets) ** 2))
+
+    one = np.ones(targets.shape[1])
+    features = {
+        kernel: np.asarray(
+            to_numpy(nystrom(kernel, X, min(RACE_RANK, len(even)), 0).features(X)), float
+        )
+        for kernel in kernels
+    }
+    return min(error(kernel, ridge) for kernel in kernels for ridge in REGRESSION_RIDGES)
+
+
+def _first_guess(
+    given: Arguments, X: Points, Z: Points, controls: Points | None, method: str
+) -> Arguments:
+    """Arguments with what is not given at a middle value."""
+    found = dict(given)
+    for name, points, width in (("kernel_x", X, WIDTH_X), ("kernel_z", Z, WIDTH_Z)):
+        if found[name] is None:
+            found[name] = scaled_kernels(points, (width,), name[-1].upper())[0]
+    if controls is not None and found["kernel_u"] is None:
+        found["kernel_u"] = scaled_kernels(controls, WIDTHS_U[:1], "controls")[0]
+    ridge = MIDDLE_RIDGE**2 if method == "original" else MIDDLE_RIDGE
+    for name, value in (
+        ("ridge", ridge),
+        ("prior_ridge", MIDDLE_PRIOR),
+        ("transition_ridge", MIDDLE_PRIOR),
+    ):
+        if isinstance(found[name], str):
+            found[name] = value
+    return found
+
+
+def scaled_kernels(
+    X: Points, widths: tuple[float, ...], name: str = "X", whole: bool = False
+) -> list[Kernel]:
+    """Gaussian kernels with a scale for each column, or one for ``whole`` vectors.
+
+    Bandwidths are multiples of the root mean square distance of two points (in units of the
+    columns' spreads). Points that are not vectors of numbers have one kernel only.
+    """
+    numbers = is_array_api_obj(X) and X.ndim <= 2
+    if not numbers or (isinstance(X, np.ndarray) and X.dtype.kind not in "fiu"):
+        return [default_kernel(X, name)]
+    s = spreads(X)
+    if whole or len(s) == 1 or np.ptp(s) == 0.0:
+        distance = math.sqrt(2.0 * float(np.sum(s**2)))
+        return [Gaussian(width * distance) for width in widths]
+    distances = math.sqrt(2.0 * len(s)) * s
+    return [Gaussian(tuple(map(float, width * distances))) for width in widths]
+
+
+def spreads(X: Points) -> Floats:
+    """Return the standard deviation (d,) of each column, outliers aside; never zero."""
+    U = np.asarray(to_numpy(as_vectors(split_missing(X)[0])), dtype=float)
+    known = split_missing(X)[1]
+    U = U if known is None else np.where(known, U, np.nan)
+    low, high = np.nanquantile(U, INNER, axis=0)
+    s = np.nanstd(np.clip(U, low, high), axis=0)
+    s = np.where(s > 0.0, s, np.nanstd(U, axis=0))  # a column that is rarely not zero
+    return np.where(s > 0.0, s, float(np.max(s)) or 1.0)
+
+
+def _scaled_error(scale: Floats) -> Judge:
+    """Squared error of the mean, in units of each column's spread."""
+
+    def error(beliefs: Beliefs, Z: PointsLike) -> Floats:
+        mean = np.asarray(to_numpy(beliefs.mean()), dtype=float)
+        truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=float)
+        off = (mean.reshape(truth.shape) - truth) / scale
+        return np.asarray(np.mean(np.minimum(off**2, np.finfo(float).max), axis=1))
+
+    return error
+
+
+def subsample(parts: list[Part]) -> list[Part]:
+    """Pieces of the sequences, evenly spread, and some of the pairs without transitions."""
+    long = [s for s in parts if count(s.X) > 1]
+    pairs = [s for s in parts if count(s.X) == 1]
+    if len(pairs) > MOST_PAIRS:
+        kept = np.sort(np.random.default_rng(0).permutation(len(pairs))[:MOST_PAIRS])
+        pairs = [pairs[i] for i in kept]
+    steps = sum(count(s.X) for s in long)
+    if steps > MOST_STEPS:
+        pieces = [piece for s in long for piece in _pieces(s)]
+        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * MOST_STEPS / steps))
+        kept = np.unique(np.linspace(0, len(pieces) - 1, number).round().astype(int))
+        long = [pieces[i] for i in kept]
+    return long + pairs
+
+
+def whole_rows(parts: list[Part]) -> list[Part]:
+    """Sequences with the holes of partly missing observations filled by column means.
+
+    Each pattern of missing coordinates needs a model of its own, so that only the filter that is
+    chosen goes without filling.
+    """
+    X = join(parts).X
+    means, known = split_missing(X)
+    if known is None:
+        return parts
+    partly = known.any(axis=1) & ~known.all(axis=1)
+    filled = np.where(partly.reshape(-1, *(1,) * (X.ndim - 1)), means, X)
+    ends = np.cumsum([count(s.X) for s in parts])[:-1]
+    return [replace(s, X=x) for s, x in zip(parts, np.split(filled, ends), strict=True)]
+
+
+def _pieces(s: Part) -> list[Part]:
+    """Pieces of a sequence, of PIECE steps or a few more."""
+    ends = np.linspace(0, count(s.X), max(1, count(s.X) // PIECE) + 1).astype(int)
+    return [
+        Part(
+            take(s.X, slice(a, b)),
+            take(s.Z, slice(a, b)),
+            None if s.controls is None else take(s.controls, slice(a, b - 1)),
+        )
+        for a, b in pairwise(ends)
+    ]
