@@ -223,6 +223,7 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
     Landmarks that depend linearly on others to working precision come last in the pivoted factor,
     with a unit diagonal: their features are rounding noise instead of noise divided by noise.
     """
+    Z = doubled(Z) if isinstance(kernel.diag(take(Z, slice(0, 1))), np.ndarray) else Z
     K = kernel(Z)
     L, pivots, r = pivoted_factor(to_numpy(K))
     Z = take(Z, pivots)
