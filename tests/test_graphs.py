@@ -23,7 +23,7 @@ def rows():
 
 @pytest.fixture
 def model(rows):
-    return kb.KernelBeliefPropagation(CHAIN).fit(rows)
+    return kb.KernelBeliefPropagation(CHAIN, scales="median").fit(rows)
 
 
 class Networkx:
@@ -45,13 +45,17 @@ def test_frames_mappings_and_graphs_say_the_same(rows, model):
     frames = pd.DataFrame(rows), pl.DataFrame(rows), pd.DataFrame(rows)[["c", "a", "b"]]
     for data in (*frames, {node: list(values) for node, values in rows.items()}):
         for graph in (CHAIN, [["b", "a"], ("c", "b")], Networkx(CHAIN)):
-            found = kb.KernelBeliefPropagation(graph).fit(data).query(evidence={"c": 1.0})
+            found = (
+                kb.KernelBeliefPropagation(graph, scales="median")
+                .fit(data)
+                .query(evidence={"c": 1.0})
+            )
             np.testing.assert_allclose(found["a"].weights, expected, atol=1e-6)
 
 
 def test_pairs_of_a_joint_sample_say_what_the_sample_says(rows, model):
     pairs = {("b", "a"): (rows["b"], rows["a"]), ("b", "c"): (rows["b"], rows["c"])}
-    found = kb.KernelBeliefPropagation(CHAIN).fit(pairs).query(evidence={"c": 1.0})
+    found = kb.KernelBeliefPropagation(CHAIN, scales="median").fit(pairs).query(evidence={"c": 1.0})
     expected = model.query(evidence={"c": 1.0})
     np.testing.assert_allclose(found["a"].weights, expected["a"].weights, atol=1e-6)
 
@@ -63,10 +67,14 @@ def test_a_template_pools_the_pairs_of_its_edges():
     for t in range(1, 4):
         z[:, t] = 0.8 * z[:, t - 1] + 0.6 * rng.normal(size=200)
     steps = [(t, t + 1) for t in range(3)]
-    model = kb.KernelBeliefPropagation(templates={"step": steps}).fit(dict(enumerate(z.T)))
+    model = kb.KernelBeliefPropagation(templates={"step": steps}, scales="median").fit(
+        dict(enumerate(z.T))
+    )
     assert list(model.ridges_) == ["step"]
     pooled = {"step": (z[:, :-1].T.ravel(), z[:, 1:].T.ravel())}
-    by_pairs = kb.KernelBeliefPropagation(steps, templates={"step": steps}).fit(pooled)
+    by_pairs = kb.KernelBeliefPropagation(steps, templates={"step": steps}, scales="median").fit(
+        pooled
+    )
     found, expected = (m.query(evidence={0: 1.0, 3: 0.0}) for m in (model, by_pairs))
     np.testing.assert_allclose(found[1].mean(), expected[1].mean(), atol=0.05)
     stacked = found.stacked([1, 2])
@@ -74,8 +82,8 @@ def test_a_template_pools_the_pairs_of_its_edges():
 
 
 def test_rank_of_all_points_is_exact(rows, model):
-    low = kb.KernelBeliefPropagation(CHAIN, rank=10**6, rng=0).fit(rows)
-    few = kb.KernelBeliefPropagation(CHAIN, rank=15, rng=0).fit(rows)
+    low = kb.KernelBeliefPropagation(CHAIN, rank=10**6, scales="median", rng=0).fit(rows)
+    few = kb.KernelBeliefPropagation(CHAIN, rank=15, scales="median", rng=0).fit(rows)
     expected = model.query(evidence={"c": 1.0})["a"].mean()
     np.testing.assert_allclose(low.query(evidence={"c": 1.0})["a"].mean(), expected, atol=1e-4)
     np.testing.assert_allclose(few.query(evidence={"c": 1.0})["a"].mean(), expected, atol=0.1)
@@ -144,7 +152,9 @@ def test_embedding_as_evidence(rows, model):
 
 def test_noisy_child_and_likelihood_agree(rows, model):
     cme = kb.ConditionalEmbedding().fit(rows["b"], rows["c"])
-    child = kb.KernelBeliefPropagation([("a", "b")]).fit({n: rows[n] for n in "ab"})
+    child = kb.KernelBeliefPropagation([("a", "b")], scales="median").fit(
+        {n: rows[n] for n in "ab"}
+    )
     found = child.query(virtual_evidence={"b": (cme, 1.0)})["a"].mean()
     np.testing.assert_allclose(found, model.query(evidence={"c": 1.0})["a"].mean(), atol=0.05)
     exact = child.query(virtual_evidence={"b": lambda b: np.exp(-2.0 * (b[:, 0] - 1.0) ** 2)})
@@ -180,7 +190,8 @@ def test_products_of_many_messages_do_not_underflow():
     rng = np.random.default_rng(0)
     hub = rng.normal(size=40)
     data = {k: hub + 0.05 * rng.normal(size=40) for k in range(80)}
-    model = kb.KernelBeliefPropagation([("hub", k) for k in data]).fit({"hub": hub, **data})
+    model = kb.KernelBeliefPropagation([("hub", k) for k in data], scales="median")
+    model.fit({"hub": hub, **data})
     belief = model.query(["hub"], evidence=dict.fromkeys(data, 0.5))["hub"]
     assert np.isclose(belief.mass, 1.0)
     assert abs(belief.mean()[0] - 0.5) < 0.3
@@ -228,7 +239,12 @@ def test_messages_are_positive_functions_of_maximum_one(model):
 def test_scaled_and_shuffled_data_give_the_same(rows, model):
     order = np.random.default_rng(0).permutation(150)
     moved = {node: 1e6 * values[order] for node, values in rows.items()}
-    found = kb.KernelBeliefPropagation(CHAIN).fit(moved).query(evidence={"c": 1e6})["a"].mean()
+    found = (
+        kb.KernelBeliefPropagation(CHAIN, scales="median")
+        .fit(moved)
+        .query(evidence={"c": 1e6})["a"]
+        .mean()
+    )
     np.testing.assert_allclose(found, 1e6 * model.query(evidence={"c": 1.0})["a"].mean(), rtol=1e-3)
 
 
@@ -322,12 +338,17 @@ def test_wrong_queries_are_refused(model):
 
 @pytest.mark.parametrize(
     "options",
-    [{"schedule": "fast"}, {"damping": 1.0}, {"floor": 0.0}, {"max_iterations": 0}],
+    [
+        {"schedule": "fast"},
+        {"damping": 1.0},
+        {"floor": 0.0},
+        {"max_iterations": 0},
+        {"scales": "x"},
+    ],
 )
 def test_wrong_options_are_refused(rows, options):
-    model = kb.KernelBeliefPropagation(CHAIN, **options).fit(rows)
     with pytest.raises(ValueError, match=next(iter(options))):
-        model.query()
+        kb.KernelBeliefPropagation(CHAIN, **options).fit(rows).query()
 
 
 def test_a_loop_has_no_two_passes():
@@ -335,3 +356,46 @@ def test_a_loop_has_no_two_passes():
     model = kb.KernelBeliefPropagation([(0, 1), (1, 2), (0, 2)], schedule="tree").fit(data)
     with pytest.raises(ValueError, match="without cycles"):
         model.query()
+
+
+# --- what is chosen on held-out data --------------------------------------------------------------
+
+
+def test_bandwidths_are_chosen_where_it_matters():
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-3.0, 3.0, size=400)
+    data = {"a": a, "b": np.sin(6.0 * a) + 0.1 * rng.normal(size=400), "c": rng.normal(size=400)}
+    model = kb.KernelBeliefPropagation([("a", "b"), ("b", "c")]).fit(data)
+    chosen = {node: model.learned_.domain_of(node).kernel.bandwidth for node in data}
+    median = {node: kb.Gaussian.median(values).bandwidth for node, values in data.items()}
+    assert chosen["a"] < 0.4 * median["a"]
+    assert {"node", "scale", "score"} == set(model.tuning_[0])
+    given = kb.KernelBeliefPropagation([("a", "b"), ("b", "c")], {"a": kb.Gaussian(2.0)}).fit(data)
+    assert given.learned_.domain_of("a").kernel == kb.Gaussian(2.0)
+    fixed = kb.KernelBeliefPropagation([("a", "b"), ("b", "c")], scales="median").fit(data)
+    assert fixed.learned_.domain_of("b").kernel.bandwidth == median["b"]
+    # what b says about a has many modes: held-out bandwidths see them, the median does not
+    near = np.abs(np.sin(6.0 * model.learned_.domain_of("a").points[:, 0]) - 0.9) < 0.3
+    masses = [m.query(["a"], {"b": 0.9})["a"].weights[near].sum() for m in (model, fixed)]
+    assert masses[0] > 0.6 > masses[1]
+
+
+def test_stopping_is_chosen_on_a_solved_case():
+    rng = np.random.default_rng(0)
+    right = [((i, j), (i, j + 1)) for i in range(4) for j in range(3)]
+    down = [((i, j), (i + 1, j)) for i in range(3) for j in range(4)]
+    seen = [((i, j), ("y", i, j)) for i in range(4) for j in range(4)]
+    x = rng.normal(size=500)
+    near = x + 0.3 * rng.normal(size=500)
+    pairs = {"right": (x, near), "down": (x, near), "seen": (x, x + rng.normal(size=500))}
+    model = kb.KernelBeliefPropagation(
+        templates={"right": right, "down": down, "seen": seen}, max_iterations=8, scales="median"
+    ).fit(pairs)
+    truth = {(i, j): 0.5 for i in range(4) for j in range(4)}
+    evidence = {("y", i, j): 0.5 + rng.normal() for i in range(4) for j in range(4)}
+    model.choose_stopping(truth, evidence)
+    assert len(model.tuning_) == 8
+    assert model.iterations_ == model.tuning_.best["iterations"]
+    assert model.query(evidence=evidence).iterations == model.iterations_  # and no warning
+    with pytest.raises(ValueError, match="one case"):
+        model.choose_stopping(truth, {("y", 0, 0): [0.0, 1.0]})

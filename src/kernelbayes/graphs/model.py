@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import NumericalWarning, Rng, as_generator
 from kernelbayes.graphs.beliefs import GraphBeliefs
+from kernelbayes.graphs.choose import choose_scales, default_domains, scored_iterations
 from kernelbayes.graphs.evidence import (
     VirtualEvidence,
     check_node,
@@ -41,6 +42,7 @@ from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
 from kernelbayes.points import PointsLike, integer, option, positive, share
 from kernelbayes.rules.conditional import Ridge
+from kernelbayes.tables import Table
 
 
 class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
@@ -57,6 +59,9 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         Of all regressions; "loo" chooses one for each, by leave-one-out error.
     rank : int, optional
         Nystrom features of this rank for every node.
+    scales : {"held-out", "median"}
+        Bandwidths of nodes without a kernel of their own: "held-out" chooses multiples of the
+        median distance by the log score of held-out pairs, where they are clearly better.
     templates : mapping from names to edges, optional
         The edges of a template share their pairs, and the nodes at one end of a template share
         their sample: all horizontal neighbours in an image, all steps of a chain.
@@ -79,6 +84,8 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
     ----------
     graph_ : Graph
         Nodes and edges in use.
+    tuning_ : Table
+        What was tried last: bandwidths of nodes, or numbers of iterations.
     ridges_ : mapping
         From edges (or templates) to the ridges of the regressions on their first and second node.
 
@@ -95,6 +102,7 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         kernels: Kernels = None,
         ridge: Ridge = "loo",
         rank: int | None = None,
+        scales: Literal["held-out", "median"] = "held-out",
         templates: Templates | None = None,
         schedule: Schedule = "auto",
         damping: float = 0.2,
@@ -107,6 +115,7 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         self.kernels = kernels
         self.ridge = ridge
         self.rank = rank
+        self.scales = scales
         self.templates = templates
         self.schedule = schedule
         self.damping = damping
@@ -131,8 +140,45 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
             raise ValueError('graph must be a list of edges, a networkx graph or "tree"')
         rng: Rng = None if rank is None else as_generator(self.rng)
         self.learned_ = learn(self.graph, self.templates, data, self.kernels, self.ridge, rank, rng)
+        self.tuning_ = Table()
+        if option(self.scales, "scales", ("held-out", "median")) == "held-out":
+            own = default_domains(self.learned_, self.kernels)
+            self.learned_, self.tuning_ = choose_scales(self.learned_, own, self._floor())
         for relation in self.learned_.relations:
             _ = relation.operators
+        self.iterations_: int | None = None
+        return self
+
+    def choose_stopping(
+        self,
+        truth: Mapping[Node, PointsLike],
+        evidence: Mapping[Node, PointsLike] | PointsLike = None,
+        virtual_evidence: Mapping[Node, VirtualEvidence] | None = None,
+    ) -> Self:
+        """Choose how many iterations queries take on a graph with cycles, on a case that is solved.
+
+        Belief propagation on cycles counts evidence more than once, and may be best before it
+        settles. The number of iterations, up to ``max_iterations``, is the one with the least mean
+        kernel score of the beliefs, that is |phi(x) - mu|^2 with the true value x. Later queries
+        take ``iterations_``, and do not warn that they have not converged.
+
+        Parameters
+        ----------
+        truth : mapping from nodes to their true values
+        evidence, virtual_evidence
+            What is known of other nodes, for one case; see :meth:`query`.
+        """
+        passed, single = self._propagation(evidence, virtual_evidence)
+        if not single:
+            raise ValueError("choose_stopping takes one case of evidence")
+        most, tolerance = integer(self.max_iterations, "max_iterations"), self.tolerance
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumericalWarning)  # it is asked for
+            scores = scored_iterations(passed, truth, most, positive(tolerance, "tolerance"))
+        self.tuning_ = Table(
+            {"iterations": k, "score": float(score)} for k, score in enumerate(scores, 1)
+        )
+        self.iterations_ = int(self.tuning_.best["iterations"])
         return self
 
     @property
@@ -190,7 +236,7 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         """Messages before the first iteration, and whether there is one case of evidence only."""
         learned = self._fitted()
         option(self.schedule, "schedule", SCHEDULES)
-        damping, floor = share(self.damping, "damping", low=True), share(self.floor, "floor")
+        damping, floor = share(self.damping, "damping", low=True), self._floor()
         observed = read_evidence(learned, evidence)
         likelihoods = read_likelihoods(learned, virtual_evidence)
         sizes = {node: len(one.cases) for node, one in observed.items()}
@@ -204,7 +250,9 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
 
     def _run(self, passed: Propagation) -> None:
         most = integer(self.max_iterations, "max_iterations")
-        passed.run(self.schedule, most, positive(self.tolerance, "tolerance"))
+        chosen = self.iterations_ is not None
+        most = most if self.iterations_ is None else self.iterations_
+        passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
         nodes = passed.learned.graph.nodes
         if passed.lost:
             some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
@@ -214,6 +262,9 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
                 NumericalWarning,
                 stacklevel=3,
             )
+
+    def _floor(self) -> float:
+        return share(self.floor, "floor")
 
     def _fitted(self) -> Learned:
         check_is_fitted(self, "learned_")

@@ -135,7 +135,7 @@ class Propagation:
         for rows in row_blocks(len(edges), width, MESSAGE_ENTRIES):
             here = places[rows]
             f = self.totals(number, here) if totals is None else totals[here]
-            f = f - self.logs[number][back[rows]]
+            f -= self.logs[number][back[rows]]  # a copy either way
             f -= f.max(axis=-1, keepdims=True)
             np.exp(f, out=f)
             m = operator(f.reshape(-1, f.shape[-1]))
@@ -184,16 +184,23 @@ class Propagation:
     def _set(self, edges: Ints, new: Floats) -> float:
         """Take new messages, damped; return the largest change."""
         logs, slots = self.logs[int(self.domain[self.target[edges[0]]])], self.slot[edges]
-        if self.damping:
-            new = (1.0 - self.damping) * new + self.damping * logs[slots]
-        delta = change(new, logs[slots])
-        logs[slots] = new
+        delta = 0.0
+        for rows in row_blocks(len(new), self.cases * new.shape[-1], MESSAGE_ENTRIES):
+            block, old = new[rows], logs[slots[rows]]
+            if self.damping:
+                block *= 1.0 - self.damping
+                block += self.damping * old
+            logs[slots[rows]] = block
+            delta = max(delta, change(block, old))
         return delta
 
     # --- schedules --------------------------------------------------------------------------------
 
-    def run(self, schedule: Schedule, most: int, tolerance: float) -> None:
-        """Pass messages until they change by less than a tolerance, or ``most`` times."""
+    def run(self, schedule: Schedule, most: int, tolerance: float, chosen: bool = False) -> None:
+        """Pass messages until they change by less than a tolerance, or ``most`` times.
+
+        It is no fault not to converge in a number of iterations that was ``chosen``.
+        """
         tree = self.is_forest
         if schedule == "tree" and not tree:
             raise ValueError(
@@ -211,7 +218,7 @@ class Propagation:
                 self._residual(most, tolerance)
             else:
                 self._synchronous(most, tolerance)
-        if self.converged:
+        if self.converged or chosen:
             return
         last = ", ".join(f"{delta:.2g}" for delta in self.deltas[-5:])
         warnings.warn(
@@ -302,7 +309,4 @@ class Propagation:
 
 def change(new: Floats, old: Floats) -> float:
     """Largest change of messages with a maximum of 1, given as logarithms."""
-    if not new.size:
-        return 0.0
-    blocks = row_blocks(len(new), int(np.prod(new.shape[1:])), MESSAGE_ENTRIES)
-    return max(float(np.abs(np.exp(new[b]) - np.exp(old[b])).max()) for b in blocks)
+    return float(np.abs(np.exp(new) - np.exp(old)).max(initial=0.0))
