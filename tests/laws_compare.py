@@ -273,12 +273,12 @@ def same_seed_same_result(case: Case) -> None:
 def options_are_checked(case: Case) -> None:
     data = case.null(np.random.default_rng(2))
     for alpha in (0.0, 1.0, -0.1, 1.5, np.nan):
-        with pytest.raises(ValueError, match="alpha must lie between 0 and 1"):
+        with pytest.raises(ValueError, match="alpha must lie in"):
             case.run(data, 0, alpha=alpha)
-    with pytest.raises(ValueError, match="permutations must be at least 1"):
+    with pytest.raises(ValueError, match="permutations must be an integer of at least 1"):
         case.run(data, 0, permutations=0)
     for permutations in (10.5, True):
-        with pytest.raises(TypeError, match="permutations must be an integer"):
+        with pytest.raises((TypeError, ValueError), match="permutations must be an integer"):
             case.run(data, 0, permutations=permutations)
 
 

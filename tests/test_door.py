@@ -237,6 +237,29 @@ def test_what_is_no_kernel_is_refused(bad):
         kb.embed(VALUES, bad)
 
 
+@pytest.mark.parametrize("bad", [1, 0, "yes", None, np.ones(2), []])
+def test_a_flag_is_true_or_false(bad):
+    assert points.flag(np.True_, "raw") is True
+    with pytest.raises(TypeError, match="raw must be True or False"):
+        points.flag(bad, "raw")
+
+
+@pytest.mark.parametrize("bad", [-1, 1.0, True, "0", np.random.RandomState])
+def test_a_seed_is_a_whole_number(bad):
+    with pytest.raises((ValueError, TypeError), match="rng must"):
+        kb.nystrom(kb.Gaussian(1.0), np.ones((3, 1)), 2, rng=bad)
+
+
+@pytest.mark.parametrize("make", [kb.nystrom, kb.pivoted_cholesky])
+def test_landmarks_know_their_columns(make):
+    X = np.array([[1.0, 3.0], [2.0, 4.0], [0.0, 9.0]])
+    k = make(kb.Gaussian([1.0, 10.0]), pd.DataFrame(X, columns=["a", "b"]), 2, rng=0)
+    turned = pd.DataFrame(X[:, ::-1], columns=["b", "a"])
+    np.testing.assert_array_equal(k.features(turned), k.features(X))
+    with pytest.raises(ValueError, match=r"\['a', 'c'\].*\['a', 'b'\]"):
+        k.features(pd.DataFrame(X, columns=["a", "c"]))
+
+
 # --- copies --------------------------------------------------------------------------------------
 
 

@@ -109,13 +109,13 @@ def test_rank_and_tolerance_whichever_comes_first(make):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"rank": 0}, ValueError, "rank must be at least 1, got 0"),
-        ({"rank": -1}, ValueError, "rank must be at least 1, got -1"),
-        ({"rank": 2.0}, TypeError, "rank must be an integer, got float"),
+        ({"rank": 0}, ValueError, "rank must be an integer of at least 1, got 0"),
+        ({"rank": -1}, ValueError, "rank must be an integer of at least 1, got -1"),
+        ({"rank": 2.5}, ValueError, "rank must be an integer of at least 1, got 2.5"),
         ({}, ValueError, "give a rank .* or tol"),
-        ({"tol": -0.1}, ValueError, "tol is a relative trace error"),
-        ({"tol": 1.0}, ValueError, "tol is a relative trace error"),
-        ({"tol": math.nan}, ValueError, "tol is a relative trace error"),
+        ({"tol": -0.1}, ValueError, "tol must lie in"),
+        ({"tol": 1.0}, ValueError, "tol must lie in"),
+        ({"tol": math.nan}, ValueError, "tol must lie in"),
         ({"rank": 2, "rng": "seed"}, TypeError, "rng must be"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_rank_above_the_number_of_points_means_all_of_them(make):
 def test_bad_choices_are_refused():
     with pytest.raises(ValueError, match="method must be 'random' or 'greedy', got 'best'"):
         kb.pivoted_cholesky(kb.Gaussian(1.0), X, 2, method="best")
-    with pytest.raises(ValueError, match="landmarks must be 'uniform'"):
+    with pytest.raises(ValueError, match=r"landmarks must be one of .uniform."):
         kb.nystrom(kb.Gaussian(1.0), X, 2, landmarks="best")
     with pytest.raises(TypeError, match="needs vectors"):
         kb.nystrom(kb.Spectrum(2), WORDS, 2, landmarks="kmeans++")
@@ -268,7 +268,7 @@ def test_fourier_arguments():
     for arguments, error, message in [
         ((kb.Gaussian(1.0), 2, 0), ValueError, "rank"),
         ((kb.Gaussian(1.0), 2, 3), ValueError, "rank"),
-        ((kb.Gaussian(1.0), 0, 2), ValueError, "dim must be at least 1"),
+        ((kb.Gaussian(1.0), 0, 2), ValueError, "dim must be an integer of at least 1"),
         ((kb.Gaussian((1.0, 2.0)), 3, 2), ValueError, "2 bandwidths, but dim is 3"),
         ((kb.Linear(), 2, 2), TypeError, "use nystrom or pivoted_cholesky"),
     ]:

@@ -250,7 +250,7 @@ def test_bad_use_of_the_checks_is_refused():
         sbc(Model(), theta=np.zeros((5, 3)), x=np.zeros((5, 2)), rng=0)
     with pytest.raises(TypeError, match="posterior"):
         sbc(1.0, **pairs, rng=0)
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="n_draws must be"):
         sbc(Model(), **pairs, n_draws=0, rng=0)
     with pytest.raises(ValueError, match="different shapes"):
         sbc(lambda x: np.zeros((1 + int(x[0]), 2)), theta=np.zeros((2, 2)), x=np.eye(2), rng=0)

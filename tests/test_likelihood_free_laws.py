@@ -161,5 +161,7 @@ def test_names_are_kept(method):
         frames = pd.DataFrame(theta, columns=["rate", "shift"]), pd.DataFrame(x, columns=["u", "v"])
         other = LikelihoodFree(PRIOR, method, rng=0).fit(*frames)
         assert_same(posterior, other.posterior(pd.DataFrame([OBSERVED], columns=["u", "v"]))[0])
-        with pytest.raises(ValueError, match="same order"):
-            other.posterior(pd.DataFrame([OBSERVED], columns=["v", "u"]))
+        turned = pd.DataFrame([OBSERVED[::-1]], columns=["v", "u"])
+        assert_same(posterior, other.posterior(turned)[0])
+        with pytest.raises(ValueError, match=r"\['u', 'w'\].*\['u', 'v'\]"):
+            other.posterior(pd.DataFrame([OBSERVED], columns=["u", "w"]))

@@ -251,7 +251,7 @@ def test_bad_use_is_refused():
         as_prior(function, bounds=(0, 1)).sample(5, 0)
     with pytest.raises(ValueError, match=r"shape \(n, 2\)"):
         as_prior(function).inside(np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="at least 1"):
         as_prior(function).sample(0)
     with pytest.raises(ValueError, match="NaN"):
         as_prior(lambda n: np.full(n, np.nan)).sample(2)

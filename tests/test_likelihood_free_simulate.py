@@ -366,7 +366,7 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
     [
         ((1.0, PRIOR, 5), {}, TypeError, "callable"),
         ((single, PRIOR), {}, ValueError, "missing"),
-        ((single, PRIOR, 0), {}, ValueError, "positive"),
+        ((single, PRIOR, 0), {}, ValueError, "at least 1"),
         ((single, PRIOR, 5), {"on_failure": "keep"}, ValueError, "on_failure"),
         ((single, PRIOR, 5), {"summary": 1}, TypeError, "summary"),
         (
@@ -381,7 +381,7 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
             ValueError,
             "different shapes",
         ),
-        ((lambda t, rng: "text", PRIOR, 5), {}, ValueError, "real numbers"),
+        ((lambda t, rng: "text", PRIOR, 5), {}, ValueError, "must hold numbers"),
     ],
 )
 def test_bad_use_is_refused(arguments, options, error, match):

@@ -75,9 +75,9 @@ def to_numpy(x: Array) -> npt.NDArray[Any]:
     return np.asarray(x)
 
 
-def as_doubles(values: Any) -> npt.NDArray[np.float64]:
-    """NumPy array of doubles, whatever the values were."""
-    return np.asarray(to_numpy(values), dtype=np.float64)
+def as_doubles(values: Any, name: str = "values") -> npt.NDArray[np.float64]:
+    """NumPy array of doubles, whatever kind of real numbers the values were."""
+    return np.asarray(to_numpy(as_real(values, name)), dtype=np.float64)
 
 
 def to_float(x: Array) -> float:
@@ -105,7 +105,10 @@ def epsilon(x: Array) -> float:
 
 def as_generator(rng: Rng) -> np.random.Generator:
     """NumPy generator from an int, None or a generator (which is used, and advances)."""
-    if rng is None or isinstance(rng, int | np.integer | np.random.Generator):
+    seed = isinstance(rng, int | np.integer) and not isinstance(rng, bool)
+    if seed and rng < 0:  # type: ignore[operator]
+        raise ValueError(f"rng must not be negative, got {rng}")
+    if rng is None or seed or isinstance(rng, np.random.Generator):
         return np.random.default_rng(rng)
     raise TypeError(
         f"rng must be an int, None or a numpy.random.Generator, got {type(rng).__name__}"

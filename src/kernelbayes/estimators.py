@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, is_frame, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
+from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import (
@@ -32,7 +33,9 @@ from kernelbayes.points import (
     PointsLike,
     as_fine_as,
     column_names,
+    flag,
     in_order,
+    integer,
     numeric_values,
     option,
 )
@@ -251,8 +254,10 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> None:
         for name in ("prior_ridge", "ridge"):
-            if not (isinstance(getattr(self, name), str) and getattr(self, name) == "loo"):
-                check_ridge(getattr(self, name))
+            ridge_or_loo(getattr(self, name), name)
+        flag(self.normalize, "normalize")
+        if self.rank is not None:
+            integer(self.rank, "rank")
         for name, allowed in OPTIONS.items():
             option(getattr(self, name), name, allowed)
         for name in ("kernel_x", "kernel_z"):
@@ -308,7 +313,7 @@ def _is_table(X: PointsLike) -> bool:
         return False
     array = X.to_numpy() if is_frame(X) else X
     if isinstance(array, list | tuple):
-        array = np.asarray(array) if not array or not isinstance(array[0], str) else None
+        array = as_array(array) if not array or not isinstance(array[0], str) else None
     if not isinstance(array, np.ndarray) or array.ndim > 2:
         return False
     return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))

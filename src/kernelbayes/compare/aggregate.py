@@ -46,11 +46,12 @@ from kernelbayes.compare.problem import (
     is_constant,
     one_space,
     pooled_kernel,
+    same_columns,
 )
 from kernelbayes.compare.result import KernelTestResult
 from kernelbayes.compare.samples import check_pairs, kernel_list, variable_family
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count
+from kernelbayes.points import PointsLike, count, own, share
 
 # Bandwidths of the two-sample collection, in multiples of the pooled median. They, and the default
 # share of centrality, were chosen for power in experiments/power (see its README).
@@ -117,15 +118,15 @@ def mmd_aggregated(
     (True, 14)
     """
     options = Options(permutations, as_generator(rng), alpha)
-    if not 0.0 <= centrality < 1.0:
-        raise ValueError(f"centrality is a share of the level, in [0, 1), got {centrality!r}")
+    centrality = share(centrality, "centrality", low=True)
+    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
     found, prior = two_sample_collection(X, Y) if kernels is None else given(kernels, "kernels")
     w, K = shares(weights, prior), len(found)
     X, Y = one_space(found[0], X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
     values = []
-    for labels in problems[0].relabelled(permutations, options.rng):
+    for labels in problems[0].relabelled(options.permutations, options.rng):
         sums = [p.sums(labels) for p in problems]
         values.append([part.biased() for part in sums] + [part.centrality() for part in sums])
     scales = np.array([p.scale for p in problems])
@@ -188,7 +189,7 @@ def hsic_aggregated(
     )
     prior = np.outer(prior_x, prior_y).ravel()
     w = shares(None if weights is None else np.ravel(as_doubles(weights)), prior)
-    X, Y = found_x[0].points(X, "X"), found_y[0].points(Y, "Y")
+    X, Y = own(found_x[0].points(X, "X"), X), own(found_y[0].points(Y, "Y"), Y)
     n = check_pairs(X=X, Y=Y)
     check_sizes(5, **{"the sample of pairs": n})
     problems, step = all_pairs(X, Y, found_x, found_y), len(found_y)

@@ -45,8 +45,9 @@ from kernelbayes.compare.samples import check_pairs, check_room
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, own
 
 # Multiples of the bandwidth of z from which leave-one-out chooses, for each regression: an octave
 # below, and up to where a smooth function of z in several dimensions is nearly a polynomial.
@@ -120,10 +121,10 @@ def ci_test(
     """
     options = Options(permutations, as_generator(rng), alpha)
     for name, kernel in (("kernel_x", kernel_x), ("kernel_y", kernel_y), ("kernel_z", kernel_z)):
-        if not (kernel is None or isinstance(kernel, Kernel)):
-            raise TypeError(f"{name} must be a Kernel or None, got {type(kernel).__name__}")
+        if kernel is not None:
+            as_kernel(kernel, name)
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
-    Z = kernel_z.points(Z, "Z")
+    Z = own(kernel_z.points(Z, "Z"), Z)
     candidates = Candidate.family(kernel_z, Z)
     x, y = (
         left_over(k, P, name, candidates) for k, P, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
@@ -142,7 +143,7 @@ def ci_test(
     contributions = V.mean(axis=1)
     statistic = float(contributions.mean())
     shift = float(np.sum(x.induced() * y.induced() * G_z)) / n**2
-    null = sign_bootstrap(V, permutations, options.rng) + shift
+    null = sign_bootstrap(V, options.permutations, options.rng) + shift
     scale = x.scale * y.scale * float(np.abs(as_doubles(kernel_z.diag(Z))).max())
     if is_constant(statistic, null, scale):
         text = "nothing of x or y is left over given z: the p-value is 1"

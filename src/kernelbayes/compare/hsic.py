@@ -49,7 +49,7 @@ from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count, own, take
 
 
 def hsic_test(
@@ -140,7 +140,7 @@ def hsic_test(
         (X_here, Y_here), (X, Y) = samples.hold_out({"the pairs": (X, Y)}, split, generator, (6, 5))
         problems = all_pairs(X_here, Y_here, kernels_x, kernels_y)
         (kernel_x, kernel_y), details["chosen_from"] = samples.most_powerful(problems)
-    X, Y = kernel_x.points(X, "X"), kernel_y.points(Y, "Y")
+    X, Y = own(kernel_x.points(X, "X"), X), own(kernel_y.points(Y, "Y"), Y)
     check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
     problem = Pairs.of(X, Y, kernel_x, kernel_y, weights)
     return finish(problem, options, LARGE.get(method, exact)(problem, options), details)

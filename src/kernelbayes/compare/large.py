@@ -46,7 +46,7 @@ from kernelbayes.compare.problem import (
 from kernelbayes.gram.features import cheap_features
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, concatenate, count, take
+from kernelbayes.points import Points, concatenate, count, integer, take
 
 # Points of a block unless given: sqrt(n), as Zaremba et al. (2013) take, but no more than this, so
 # that the time stays linear in n.
@@ -153,10 +153,8 @@ def block(problem: Problem, options: Options) -> Outcome:
 
 def _blocks(n: int, size: int | None, least: int) -> int:
     """Return the number of blocks of at least ``size`` points."""
-    if size is None:
-        size = max(least, min(math.isqrt(n), MOST_IN_BLOCK))
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
-        raise ValueError(f"block_size must be an integer of at least {least}, got {size!r}")
+    size = max(least, min(math.isqrt(n), MOST_IN_BLOCK)) if size is None else size
+    size = integer(size, "block_size", least)
     if n < 2 * size:
         raise ValueError(
             f"{n} points make fewer than two blocks of {size}; use method='permutation'"
@@ -179,12 +177,11 @@ def features(problem: Problem, options: Options) -> Outcome:
     if two:
         check_sizes(4, **{"the smaller sample": min(problem.sizes)})
     rank = RANKS[len(problem.kernels)] if options.rank is None else options.rank
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 2:
-        raise ValueError(f"rank must be an integer of at least 2, got {rank!r}")
+    rank = integer(rank, "rank", 2)
     maps = []
     for kernel, *variables in zip(problem.kernels, *problem.samples, strict=True):
         pool = reduce(concatenate, (take(points, slice(0, POOL)) for points in variables))
-        maps.append(cheap_features(kernel, pool, int(rank), options.rng))
+        maps.append(cheap_features(kernel, pool, rank, options.rng))
     groups = min(GROUPS, *(n if two else n // 2 for n in problem.sizes))
     sums = np.stack([moments(maps, sample, groups) for sample in problem.samples])
     ranks = [

@@ -40,6 +40,7 @@ from kernelbayes.compare.problem import (
     jackknife,
     one_space,
     pooled_kernel,
+    same_columns,
     sample_gram,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
@@ -129,6 +130,7 @@ def mmd_test(
         *(permutations, as_generator(rng), alpha, method, unbiased),
         *(block_length, block_size, rank, weighted),
     )
+    Y = same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
     kernel = pooled_kernel(X, Y) if kernel is None else kernel
     details = dict[str, Any]()
     if not isinstance(kernel, Kernel):

@@ -22,6 +22,7 @@ from scipy.signal import lfilter
 
 from kernelbayes.arrays import Floats
 from kernelbayes.gram import Dense, Gram, LowRank
+from kernelbayes.points import option, positive
 
 if TYPE_CHECKING:
     from kernelbayes.compare.problem import Options, Problem
@@ -138,12 +139,9 @@ def memory(correlation: float, n: int, block_length: BlockLength) -> tuple[float
     """
     if block_length is None:
         return 0.0, 1.0
-    if block_length != "auto":
-        if isinstance(block_length, str) or not 0.0 < block_length < np.inf:
-            raise ValueError(
-                f"block_length must be a positive number, 'auto' or None, got {block_length!r}"
-            )
-        return float(block_length), 1.0
+    if not isinstance(block_length, str):
+        return positive(block_length, "block_length"), 1.0
+    option(block_length, "block_length (a positive number or a way)", ("auto",))
     rho = correlation + (1.0 + 3.0 * correlation) / n  # bias of an autocorrelation (Kendall 1954)
     rho = float(np.clip(rho, 0.0, LARGEST_CORRELATION))
     alpha = 4.0 * rho**2 / (1.0 - rho**2) ** 2  # Andrews 1991, eq. 6.4

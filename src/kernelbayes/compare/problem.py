@@ -35,7 +35,8 @@ from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, in_order, take
+from kernelbayes.points.numbers import flag, integer, option, share
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]
@@ -64,15 +65,10 @@ class Options:
     weighted: bool = False
 
     def __post_init__(self) -> None:
-        B = self.permutations
-        if isinstance(B, bool) or not isinstance(B, int | np.integer):
-            raise TypeError(f"permutations must be an integer, got {type(B).__name__}")
-        if B < 1:
-            raise ValueError(f"permutations must be at least 1, got {B}")
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
-        if self.method not in get_args(Method):
-            raise ValueError(f"method must be one of {get_args(Method)}, got {self.method!r}")
+        object.__setattr__(self, "permutations", integer(self.permutations, "permutations"))
+        object.__setattr__(self, "alpha", share(self.alpha, "alpha"))
+        option(self.method, "method", get_args(Method))
+        flag(self.unbiased, "unbiased")
         if self.method == "gamma" and self.unbiased:
             raise ValueError("method='gamma' has no unbiased statistic; use 'permutation'")
         if self.weighted and self.method not in ("permutation", "wild"):
@@ -311,17 +307,18 @@ def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
     return Gaussian.median(concatenate(first, second))
 
 
+def same_columns(X: PointsLike, Y: PointsLike, *kernels: object) -> PointsLike:
+    """Y with its columns in the order of those of X; a single column may have another name."""
+    names = column_names(X), column_names(Y)
+    if all(found is not None and len(found) == 1 for found in names):
+        return Y
+    return in_order(Y, names[0], "Y", by_name=any(getattr(k, "by_name", False) for k in kernels))
+
+
 def one_space(kernel: Kernel, X: PointsLike, Y: PointsLike) -> tuple[Points, Points]:
-    """Points of both samples; raise unless they are of one space, frames by their columns too."""
-    names_x, names_y = column_names(X), column_names(Y)
-    X, Y = kernel.points(X, "X"), kernel.points(Y, "Y")
+    """Points of both samples; raise unless they are of one space."""
+    X, Y = kernel.points(X, "X"), kernel.points(same_columns(X, Y, kernel), "Y")
     kernel.check_pair(X, Y)
-    if names_x is None or names_y is None or isinstance(X, Mapping):
-        return X, Y
-    if names_x != names_y and len(names_x) > 1:  # a single column may have another name
-        raise ValueError(
-            f"X has columns {names_x}, Y {names_y}: give both the same columns in the same order"
-        )
     return X, Y
 
 

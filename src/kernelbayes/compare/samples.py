@@ -16,7 +16,7 @@ from kernelbayes.arrays import Array, NumericalWarning, as_doubles, as_floats
 from kernelbayes.compare.problem import Problem, check_sizes, pooled_kernel
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.points import Points, PointsLike, concatenate, count, share, take
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
 Doubles = npt.NDArray[np.float64]
@@ -145,8 +145,7 @@ def hold_out(
     A sample is a tuple of aligned variables, which stay together. Both parts come as the variables
     of all samples, in their order, and have at least as many points as ``least`` says.
     """
-    if not 0.0 < split < 1.0:
-        raise ValueError(f"split is the share used to choose kernels, in (0, 1), got {split!r}")
+    split = share(split, "split")
     chosen, rest = [], []
     for name, variables in samples.items():
         n = count(variables[0])

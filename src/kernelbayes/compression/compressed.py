@@ -27,7 +27,7 @@ from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, PointsLike, count, in_order, integer, option, take
+from kernelbayes.points import Points, PointsLike, count, flag, in_order, integer, option, take
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = get_args(Method)
@@ -133,6 +133,7 @@ def compress(
     """
     m = integer(m, "m")
     option(method, "method", METHODS)
+    flag(anywhere, "anywhere")
     task = problem(mu, candidates, rows, m)
     names = getattr(mu, "names", None)
     if anywhere or (candidates is None and isinstance(mu, GaussianEmbedding)):

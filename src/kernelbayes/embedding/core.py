@@ -21,7 +21,7 @@ from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel, same_value
-from kernelbayes.points import PointsLike, column_names, concatenate, count, own, take
+from kernelbayes.points import PointsLike, column_names, concatenate, count, flag, own, take
 from kernelbayes.sums import widened
 
 Index = int | slice | Sequence[int] | Ints | Bools
@@ -80,6 +80,8 @@ class Batch(Decoding):
 
     def __getitem__(self, index: Index) -> Any:
         """Return one Embedding for an integer, a Batch for a slice, a list or a mask."""
+        if not isinstance(index, int | np.integer | slice | list | tuple | np.ndarray):
+            raise TypeError(f"an index is a number, a slice, numbers or a mask, got {index!r}")
         several = isinstance(index, slice) or np.ndim(index) > 0
         index = np.asarray(index) if several and not isinstance(index, slice) else index
         diagnostics = None if self.diagnostics is None else self.diagnostics[index]
@@ -176,7 +178,7 @@ def mmd2(mu: MeanElement, nu: MeanElement, unbiased: bool = False) -> Array:
     9.0
     """
     nu = same_space(mu, nu)
-    if unbiased:
+    if flag(unbiased, "unbiased"):
         if not (isinstance(mu, Embedding) and isinstance(nu, Embedding)):
             raise TypeError("the unbiased estimate is for two Embeddings of samples")
         return mu._narrow(_off_diagonal(mu) + _off_diagonal(nu) - 2.0 * mu._inner(nu))

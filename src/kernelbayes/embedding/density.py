@@ -27,7 +27,7 @@ from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import Points, PointsLike, take
+from kernelbayes.points import Points, PointsLike, integer, option, take
 
 Bandwidth = float | Array | None
 Height = Literal["density", "weight"]
@@ -120,8 +120,8 @@ def grid_density(X: Floats, w: Floats, size: int) -> tuple[list[Floats], Floats]
 
 def mode(mu: Weighted, starts: int, bandwidth: Bandwidth, by: Height) -> Points:
     """Most probable point: the density's highest peak, or the point of largest weight."""
-    if by not in ("density", "weight"):
-        raise ValueError(f"by must be 'density' or 'weight', got {by!r}")
+    option(by, "by", ("density", "weight"))
+    starts = integer(starts, "starts")
     P = mu.points
     numbers = is_array_api_obj(P) and P.ndim <= 2 and getattr(P.dtype, "kind", "f") in "fiub"
     if by == "weight" or not (numbers and mu.kernel.has_density):  # categories, angles, ...
@@ -157,10 +157,8 @@ def first_point(points: Points) -> Points:
 
 def sample(mu: Weighted, m: int, rng: Rng, method: Method, bandwidth: Bandwidth) -> Points:
     """Herd m of the embedding's points, or draw m points independently and smooth them."""
-    if not isinstance(m, int | np.integer) or m < 1:
-        raise ValueError(f"the number of draws must be at least 1, got {m}")
-    if method not in ("herding", "iid"):
-        raise ValueError(f"method must be 'herding' or 'iid', got {method!r}")
+    m = integer(m, "the number of draws")
+    option(method, "method", ("herding", "iid"))
     if method == "iid":
         return _independent(mu, m, as_generator(rng), bandwidth)
     if bandwidth is not None:
@@ -176,7 +174,7 @@ def _independent(mu: Weighted, m: int, rng: np.random.Generator, bandwidth: Band
     vector = is_array_api_obj(P) and P.ndim == 2
     if not vector or not namespace(P).isdtype(P.dtype, "real floating"):  # categories, matrices
         return drawn
-    if bandwidth is not None and not np.any(bandwidth):
+    if bandwidth is not None and not np.any(as_doubles(bandwidth, "bandwidth")):
         return drawn
     X = np.asarray(to_numpy(P), dtype=float)
     members = to_numpy(drawn).astype(float).reshape(len(W), m, -1)

@@ -36,6 +36,7 @@ from kernelbayes.points import (
     count,
     finite,
     in_order,
+    option,
     points_in_order,
     sum_over_rows,
     take,
@@ -286,9 +287,7 @@ def validity(valid: Validity, default: Kind = "projected") -> Kind:
     """Name of a way to make answers valid; True is a question's default, False the raw weights."""
     if isinstance(valid, bool | np.bool_):
         return default if valid else "raw"
-    if valid not in KINDS:
-        raise ValueError(f"valid must be True, False or one of {KINDS}, got {valid!r}")
-    return valid
+    return option(valid, "valid (True, False, or a way)", KINDS)
 
 
 def lost(W: Floats) -> Bools:

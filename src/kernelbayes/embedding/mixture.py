@@ -24,7 +24,7 @@ from kernelbayes.arrays import Floats, Ints, Rng, as_generator, as_vectors, to_n
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.gram.lapack import cholesky, inverse_and_log_det, solve
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import PointsLike
+from kernelbayes.points import PointsLike, integer, option
 
 Covariance = Literal["full", "diagonal"]
 
@@ -95,12 +95,10 @@ def mixture(
             "mu.weights)"
         )
     h = np.broadcast_to(np.asarray(bandwidth, dtype=float), X.shape[1])
-    if not 1 <= components <= len(X):
+    components, starts = integer(components, "components"), integer(starts, "starts")
+    if components > len(X):
         raise ValueError(f"components must lie between 1 and {len(X)}, got {components}")
-    if starts < 1:
-        raise ValueError(f"starts must be at least 1, got {starts}")
-    if covariance not in ("full", "diagonal"):
-        raise ValueError(f"covariance must be 'full' or 'diagonal', got {covariance!r}")
+    option(covariance, "covariance", ("full", "diagonal"))
     generator = as_generator(rng)
     fits = [
         _fit(X / h, w, v, components, generator, covariance, starts)

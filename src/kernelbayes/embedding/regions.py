@@ -34,7 +34,8 @@ import numpy as np
 from kernelbayes.arrays import (
     Array,
     Floats,
-    as_array,
+    as_doubles,
+    as_real,
     as_vectors,
     like,
     namespace,
@@ -44,7 +45,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, integer, option, share
 from kernelbayes.sums import narrowed, total, weighted_sum, widened
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
@@ -56,7 +57,7 @@ _ELSEWHERE = "use 'projected' or 'clipped'"
 
 def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array) -> Array:
     """Sum of w_i f(x_i), for a function of the points or its values (n, ...)."""
-    given = as_array(f(points) if callable(f) else f)
+    given = as_real(f(points) if callable(f) else f, "f")
     values = like(given, widened(weights[..., :1]))
     n, shape = weights.shape[-1], tuple(values.shape)
     if shape[:1] != (n,):
@@ -70,13 +71,9 @@ def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array)
 
 def moment(mu: Weighted, order: int) -> Array:
     """Raw moment (d,) of each coordinate: sum of w_i x_i^order."""
-    whole = isinstance(order, int | float | np.number) and order == np.floor(order)
-    if not whole or order < 1 or not np.isfinite(order):
-        told = "the order of a moment must be a whole number of at least 1"
-        raise ValueError(f"{told}, got {order!r}; for other powers use expect(f)")
-    X = mu.vectors
+    order, X = integer(order, "the order of a moment (for other powers use expect)"), mu.vectors
     with np.errstate(over="ignore", invalid="ignore"):
-        found = weighted_sum(mu.weights, widened(X) ** int(order))
+        found = weighted_sum(mu.weights, widened(X) ** order)
     return representable(found, X, f"moments of order {order}")
 
 
@@ -154,7 +151,9 @@ def prob(points: Points, W: Floats, kind: Kind, region: Region) -> Floats:
         if kind == "rearranged":
             raise ValueError(f"a predicate has no order to rearrange; {_ELSEWHERE}")
         return np.asarray(W @ _truth_values(region(points), W.shape[1]))
-    low, high = (np.asarray(to_numpy(as_array(end)), dtype=float) for end in region)
+    if not isinstance(region, tuple | list) or len(region) != 2:
+        raise TypeError(f"a region is a box (low, high) or a predicate, got {region!r}")
+    low, high = (as_doubles(end, "an end of a box") for end in region)
     X = to_numpy(vectors(points))
     for end in (low, high):
         if end.size not in (1, X.shape[1]) or np.isnan(end).any():
@@ -169,7 +168,7 @@ def prob(points: Points, W: Floats, kind: Kind, region: Region) -> Floats:
 
 
 def _truth_values(values: Array, n: int) -> Floats:
-    inside = np.asarray(to_numpy(as_array(values)), dtype=float)
+    inside = as_doubles(values, "the predicate")
     inside = inside[:, 0] if inside.ndim == 2 and inside.shape[1] == 1 else inside
     if inside.shape != (n,):
         shapes = f"shape ({n},), got {inside.shape}"
@@ -201,8 +200,8 @@ def _rearranged_cdf(X: Floats, W: Floats, x: Floats) -> Floats:
 
 def quantile(points: Points, W: Floats, kind: Kind, q: float | Sequence[float] | Floats) -> Floats:
     """Quantiles (m, len(q), d) of each coordinate."""
-    levels = np.atleast_1d(np.asarray(q, dtype=float))
-    if not np.all((levels >= 0) & (levels <= 1)):
+    levels = np.atleast_1d(as_doubles(as_real(q, "q")))
+    if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
         raise ValueError(f"quantile levels must lie in [0, 1], got {q!r}")
     ask = first_crossing if kind == "raw" else interpolate
     found = [[ask(x, row, levels) for row in F] for x, F in ordered(vectors(points), W, kind)]
@@ -213,10 +212,8 @@ def interval(
     points: Points, W: Floats, kind: Kind, level: float, shape: Shape, kernel: Kernel
 ) -> Floats:
     """Credible intervals (m, d, 2) of each coordinate; arcs of those that are angles."""
-    if not isinstance(level, float | int | np.number) or not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    if shape not in ("equal-tailed", "highest"):
-        raise ValueError(f"kind must be 'equal-tailed' or 'highest', got {shape!r}")
+    level = share(level, "level")
+    option(shape, "kind", ("equal-tailed", "highest"))
     if shape == "highest" and kind == "raw":
         raise ValueError(f"the shortest interval needs a monotone F; {_ELSEWHERE}")
     ends = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])

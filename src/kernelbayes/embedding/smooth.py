@@ -24,8 +24,9 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import Array, Bools, Floats, row_blocks, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, as_doubles, row_blocks
 from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
+from kernelbayes.points import positive_each
 
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
@@ -68,11 +69,9 @@ def silverman(X: Floats, w: Floats) -> Floats:
 
 def bandwidths(bandwidth: float | Array, d: int) -> Floats:
     """Bandwidths (d,) from a number or one per coordinate."""
-    h = np.asarray(to_numpy(bandwidth), dtype=float)
-    if h.ndim > 1 or h.size not in (1, d):
+    h = np.asarray(positive_each(bandwidth, "bandwidth"))
+    if h.size not in (1, d):
         raise ValueError(f"bandwidth must be a number or one per coordinate, got {bandwidth!r}")
-    if not np.all(h > 0):
-        raise ValueError(f"bandwidth must be positive, got {bandwidth!r}")
     return np.broadcast_to(h, d)
 
 
@@ -93,7 +92,10 @@ def keep_covariance(
         share = np.full(d, min((DRAW_BANDWIDTH * silverman_factor(w, d)) ** 2, 1.0))
         extra = np.zeros(d)
     else:
-        h2 = np.broadcast_to(np.asarray(to_numpy(bandwidth), dtype=float) ** 2, d)
+        h = as_doubles(bandwidth, "bandwidth")
+        if h.ndim > 1 or h.size not in (1, d) or not np.all((h >= 0) & np.isfinite(h)):
+            raise ValueError(f"bandwidth must be a number or one per coordinate, got {bandwidth!r}")
+        h2 = np.broadcast_to(h**2, d)
         share = np.minimum(h2 / np.where(variances > 0, variances, np.inf), 1.0)
         extra = h2 - share * variances  # more noise than the sample has variance: it does inflate
     a = np.sqrt(1.0 - share)

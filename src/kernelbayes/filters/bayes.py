@@ -25,7 +25,7 @@ from typing import Literal, Self
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
-from kernelbayes.embedding import Embedding, MeanElement, embed
+from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
@@ -42,14 +42,13 @@ from kernelbayes.filters.model import (
     state_gram,
 )
 from kernelbayes.filters.rule import RatioMethod, ratio_of
-from kernelbayes.filters.sequences import Training, integer, join, names_of, read
+from kernelbayes.filters.sequences import Training, join, names_of, read
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count, take
-from kernelbayes.points.numbers import option
+from kernelbayes.points import PointsLike, count, integer, option, take
 from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
-from kernelbayes.rules.prior import BayesMethod, prior_element
+from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
 
 Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding
@@ -177,7 +176,9 @@ class KernelBayesFilter(Filter):
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def fit(self, X: PointsLike, Z: PointsLike, controls: PointsLike = None) -> Self:
+    def fit(
+        self, X: PointsLike, Z: PointsLike, controls: PointsLike = None, *, copy: bool = True
+    ) -> Self:
         """Learn from one sequence or a list of sequences.
 
         Parameters
@@ -190,13 +191,15 @@ class KernelBayesFilter(Filter):
         controls : points (T, ...) or (T - 1, ...), or a list of sequences, optional
             Row t of T rows acted on the way into step t, so the first is not used; row t of T - 1
             rows acted between steps t and t + 1.
+        copy : bool
+            Whether the filter gets arrays of its own. Without a copy, who changes the given arrays
+            changes what was learned.
         """
         check_parameters(self, "auto")
-        if self.transition not in ("operator", "shift"):
-            raise ValueError(f"transition must be 'operator' or 'shift', got {self.transition!r}")
+        option(self.transition, "transition", ("operator", "shift"))
         _check_initial(self.initial)
         option(self.order, "order", (1, 2))
-        parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u))
+        parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u), copy)
         data = join(parts)
         if data.controls is not None and self.transition == "shift":
             raise ValueError("transition='shift' knows no controls; use 'operator'")
@@ -277,13 +280,10 @@ class KernelBayesFilter(Filter):
         if isinstance(initial, Embedding) and initial.points is self.Z_:
             weights = initial.weights
         else:
-            if isinstance(initial, Embedding) and initial.kernel != self.kernel_z_:
-                initial = embed(initial.points, self.kernel_z_, initial.weights)
-            element: MeanElement = prior_element(
-                initial, Variable(self.Z_, self.kernel_z_, self.names_z_)
-            )
+            on = Variable(self.Z_, self.kernel_z_, self.names_z_)
+            element = prior_under(initial, on) or prior_element(None, on)
             states = ConditionalEmbedding(self.kernel_z_, self.kernel_z_, self.prior_ridge_)
-            weights = states.fit(self.Z_, self.Z_).apply(element)
+            weights = states.fit(self.Z_, self.Z_, copy=False).apply(element)
         result = normalised(weights)
         if result is None:
             raise ValueError("the prior has no mass on the training states; is it in their units?")

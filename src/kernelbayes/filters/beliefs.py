@@ -17,6 +17,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import same_value
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike
+from kernelbayes.tables import as_frame, distinct
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -222,34 +223,41 @@ class Beliefs(Batch):
         For each coordinate the mean and the ends of its interval, ``z0, z0_low, z0_high``; for
         states that are categories the most probable one and the probability of each, ``z0,
         z0_hall, z0_attic``; then the diagnostics of the step. Columns have the names of the frame
-        or mapping that the states came from, if there was one.
+        or mapping that the states came from, if there was one; where such a name is taken (a state
+        called "mass"), what is added to it gets a number, ``mass_2``.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
+        columns = [column for part in self.parts() for column in part._columns(level)]
+        states = distinct(name for name, _, _ in columns)
+        taken = set(states)
         found: dict[str, Any] = {}
-        for part in self.parts():
-            found |= part._columns(level)
+        for state, (_, values, beside) in zip(states, columns, strict=True):
+            labels = distinct((f"{state}_{label}" for label in beside), taken)
+            taken |= set(labels)
+            found |= {state: values, **dict(zip(labels, beside.values(), strict=True))}
         if self.info is not None:
-            found |= {f.name: getattr(self.info, f.name) for f in fields(StepInfo)}
-        return pd.DataFrame(found, index=pd.RangeIndex(len(self), name="t"))
+            names = [f.name for f in fields(StepInfo)]
+            values = [getattr(self.info, name) for name in names]
+            found |= dict(zip(distinct(names, found), values, strict=True))
+        frame = as_frame(found)
+        frame.index.name = distinct(["t"], found)[0]
+        return frame
 
-    def _columns(self, level: float) -> dict[str, Any]:
-        """Columns (T,) of a table: best category and probabilities, or mean and interval."""
+    def _columns(self, level: float) -> list[tuple[str, Any, dict[Any, Any]]]:
+        """Name and column (T,) of each coordinate, and what stands beside it by its suffix.
+
+        Best category and probabilities, or mean and interval.
+        """
         if self.categorical:
             labels, P = self.probabilities()
-            name = self.coordinates[0]
             best = np.empty(len(labels), dtype=object)
             best[:] = labels  # tuples stay whole
-            shares = {f"{name}_{label}": P[:, j] for j, label in enumerate(labels)}
-            return {name: best[np.argmax(P, axis=1)], **shares}
+            shares = {label: P[:, j] for j, label in enumerate(labels)}
+            return [(self.coordinates[0], best[np.argmax(P, axis=1)], shares)]
         mean, ends = to_numpy(self.mean()), to_numpy(self.interval(level))
-        found: dict[str, Any] = {}
-        for j, name in enumerate(self.coordinates):
-            found[name] = mean[:, j]
-            found[f"{name}_low"], found[f"{name}_high"] = ends[:, j, 0], ends[:, j, 1]
-        return found
+        return [
+            (name, mean[:, j], {"low": ends[:, j, 0], "high": ends[:, j, 1]})
+            for j, name in enumerate(self.coordinates)
+        ]
 
     @classmethod
     def of(

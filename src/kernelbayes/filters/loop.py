@@ -31,8 +31,6 @@ from kernelbayes.filters.sequences import (
     as_points,
     check_gaps,
     each_sequence,
-    in_order,
-    integer,
     is_many,
     stack_rows,
     unstacked,
@@ -42,7 +40,7 @@ from kernelbayes.filters.step import normalised, predict, prior_weights, step, u
 from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count, in_order, integer, own, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.search import progress_bar
 
@@ -69,7 +67,12 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     step = step
 
     def _read(
-        self, X: Points, Z: Points, kernel_x: Kernel | None, kernel_z: Kernel | None
+        self,
+        X: Points,
+        Z: Points,
+        kernel_x: Kernel | None,
+        kernel_z: Kernel | None,
+        copy: bool = False,
     ) -> Bools | None:
         """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
         X, known = split_missing(X)
@@ -78,6 +81,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z
         self.X_, self.Z_ = self.kernel_x_.points(X, "X"), self.kernel_z_.points(Z, "Z")
+        self.X_, self.Z_ = (own(self.X_, X), own(self.Z_, Z)) if copy else (self.X_, self.Z_)
         if count(self.X_) != count(self.Z_):
             raise ValueError(
                 f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
@@ -323,7 +327,8 @@ def _beliefs(model: Filter, run: Run, weights: list[Array]) -> Beliefs:
 
 
 def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None) -> Run:
-    points = as_points(in_order(X, model.names_x_), model.kernel_x_.by_name)
+    by_name = model.kernel_x_.by_name
+    points = as_points(in_order(X, model.names_x_, by_name=by_name), model.kernel_x_)
     if getattr(points, "ndim", 1) == 0:
         raise ValueError("a sequence of observations is needed; for one use step(state, x)")
     length = count(points)

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
@@ -33,7 +33,8 @@ from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, count, take
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.points import Points, count, integer, option, take
 from kernelbayes.points.numbers import positive, share
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
@@ -283,15 +284,13 @@ def check_parameters(model: Filter, automatic: str) -> None:
     """
     values = model.get_params(deep=False)
     for name in ("kernel_x", "kernel_z", "kernel_u"):
-        kernel = values.get(name)
-        if not (kernel is None or isinstance(kernel, Kernel)):
-            raise TypeError(
-                f"{name} must be a kernel such as Gaussian(1.0), or None for the median heuristic, "
-                f"got {kernel!r}"
-            )
+        if values.get(name) is not None:
+            as_kernel(values[name], name)
     for name in ("prior_ridge", "transition_ridge", "ridge"):
-        if values.get(name, automatic) != automatic:
-            check_ridge(values[name])
+        value = values.get(name, automatic)
+        if not (isinstance(value, str) and value == automatic):
+            check_ridge(value, name)
+    if values["rank"] is not None and not isinstance(values["rank"], str):
+        integer(values["rank"], "rank")
     check_ridge(values["back_ridge"])
-    if values["method"] not in ("importance", "original"):
-        raise ValueError(f"method must be 'importance' or 'original', got {values['method']!r}")
+    option(values["method"], "method", get_args(BayesMethod))

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import reduce
 from typing import Literal, Self, get_args
 
 import numpy as np
@@ -35,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Bools, Rng, as_generator, like, threads_for
 from kernelbayes.compression import thin
-from kernelbayes.embedding import Embedding
+from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
 from kernelbayes.filters.loop import Filter
@@ -52,8 +51,7 @@ from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transit
 from kernelbayes.filters.rule import RatioMethod, ratio_of
 from kernelbayes.filters.sequences import (
     as_points,
-    integer,
-    is_many,
+    end_to_end,
     join,
     names_of,
     read,
@@ -61,11 +59,10 @@ from kernelbayes.filters.sequences import (
 )
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, PointsLike, concatenate, count
-from kernelbayes.points.numbers import option
+from kernelbayes.points import Points, PointsLike, count, integer, option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
-from kernelbayes.rules.prior import BayesMethod
+from kernelbayes.rules.prior import BayesMethod, prior_under
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
@@ -175,25 +172,26 @@ class KernelMonteCarloFilter(Filter):
         self.literal = literal
         self.rng = rng
 
-    def fit(self, X: PointsLike, Z: PointsLike, controls: PointsLike = None) -> Self:
+    def fit(
+        self, X: PointsLike, Z: PointsLike, controls: PointsLike = None, *, copy: bool = True
+    ) -> Self:
         """Learn what states look like from pairs X (n, ...), Z (n, ...); order means nothing.
 
         Lists of sequences are joined. ``controls`` are examples, any number of rows: they are given
         to the transition when it is tried out on the training states, to learn how far states
         move, and are needed only if the transition cannot do without. With ``transition=None`` X, Z
         and controls are sequences, as in :meth:`KernelBayesFilter.fit
-        <kernelbayes.KernelBayesFilter.fit>`, and the transition is learned from them.
+        <kernelbayes.KernelBayesFilter.fit>`, and the transition is learned from them. Without a
+        ``copy``, who changes the arrays later changes what was learned.
         """
         check_parameters(self, "loo")
         for name in ("particles", "picks", "subsample"):
             if getattr(self, name) is not None:
-                integer(getattr(self, name), name, 1)
+                integer(getattr(self, name), name)
         option(self.resampling, "resampling", get_args(Resampling))
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
         if self.transition is not None and self.initial is None:
-            raise ValueError(
-                "initial must be a function (m, rng) -> states, points or an Embedding"
-            )
+            raise ValueError("initial must be a function (m, rng), points or an Embedding")
         if not (self.transition is None or callable(self.transition)):
             raise TypeError("transition must be a function (z, rng, control=None) -> z_next")
         data = None  # transitions, where order matters
@@ -201,13 +199,13 @@ class KernelMonteCarloFilter(Filter):
             data = join(read(X, Z, controls, (self.kernel_x, self.kernel_z, None)))
         X, Z = unstacked(X, self.kernel_x), unstacked(Z, self.kernel_z)
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
-        X, Z = (_joined(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
-        X = as_points(X, self.kernel_x is not None and self.kernel_x.by_name)
-        known = self._read(X, Z, self.kernel_x, self.kernel_z)
+        X, Z = (end_to_end(part, k) for part, k in ((X, self.kernel_x), (Z, self.kernel_z)))
+        X = as_points(X, self.kernel_x)
+        known = self._read(X, Z, self.kernel_x, self.kernel_z, copy)
         rng = as_generator(self.rng)
         seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
-            examples = _joined(controls, None)
+            examples = end_to_end(controls, None)
             self.initial_ = self.initial
             if self.transition is not None:
                 self.transition_: Transition = self.transition
@@ -216,7 +214,7 @@ class KernelMonteCarloFilter(Filter):
                 examples = data.controls
                 self.initial_ = self.Z_ if self.initial is None else self.initial
             if self.subsample is not None:
-                known = self._thin(self.subsample, known)
+                known = self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)
         return self
 
@@ -243,7 +241,7 @@ class KernelMonteCarloFilter(Filter):
         gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng, pivoted)
         states, L = gram.kernel or self.kernel_z_, gram.factor
         timed = "t" in inspect.signature(self.transition_).parameters
-        mover = Mover(self.transition_, self.kernel_z_, seed, timed)
+        mover = Mover(self.transition_, self.kernel_z_, seed, timed, self.names_z_)
         # One transition from every training state: how far states move, and a model to smooth with.
         try:
             moved = try_out(mover, self.Z_, controls)
@@ -255,14 +253,14 @@ class KernelMonteCarloFilter(Filter):
                 "it needs a control as well, give fit(X, Z, controls)"
             ) from error
         self.prior_ridge_ = (
-            ConditionalEmbedding(states, states, "loo").fit(self.Z_, moved).ridge_
+            ConditionalEmbedding(states, states, "loo").fit(self.Z_, moved, copy=False).ridge_
             if self.prior_ridge == "loo"
             else check_ridge(self.prior_ridge)
         )
         operator, everywhere = inverse_ridge(L, self.prior_ridge_), np.arange(n)
         self.moves_ = Moves(
             mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, self.Z_),
-            n if self.particles is None else self.particles, self.threshold, self.picks,
+            integer(self.particles or n, "particles"), self.threshold, integer(self.picks, "picks"),
             self.resampling, ratio_of(self), self.literal,
         )  # fmt: skip
         self.dynamics_ = Dynamics(
@@ -294,22 +292,15 @@ class KernelMonteCarloFilter(Filter):
             How many past beliefs to keep, for ``smoothed``.
         """
         check_is_fitted(self, "dynamics_")
-        initial, weights = self.initial_ if prior is None else prior, None
-        if callable(initial) and not isinstance(initial, Embedding):
+        initial = self.initial_ if prior is None else prior
+        if callable(initial) and not isinstance(initial, MeanElement):
             seed = self.moves_.mover.seed
             initial = initial(self.moves_.particles, np.random.default_rng([seed, 0]))
-        if isinstance(initial, Embedding):
-            initial, weights = initial.points, initial.weights
-        gamma = self.moves_.weigh(self.kernel_z_.points(initial, "initial"), weights)
+        element = prior_under(initial, Variable(self.Z_, self.kernel_z_, self.names_z_))
+        if not isinstance(element, Embedding):
+            raise TypeError(f"initial states must be points, got {type(initial).__name__}")
+        gamma = self.moves_.weigh(element.points, element.weights)
         if gamma is None:
             raise ValueError("the initial states are nowhere near the training states")
         belief = Embedding(self.Z_, gamma, self.kernel_z_, self.names_z_)
         return FilterState(0, belief, None, integer(lag, "lag", 0))
-
-
-def _joined(parts: PointsLike, kernel: Kernel | None) -> PointsLike:
-    """One sample: sequences end to end, frames and arrays as they are."""
-    if not is_many(parts):
-        return parts
-    named = kernel is not None and kernel.by_name
-    return reduce(concatenate, [as_points(part, named) for part in parts])

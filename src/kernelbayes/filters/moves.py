@@ -24,7 +24,7 @@ from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, concatenate, count, take
+from kernelbayes.points import Names, Points, PointsLike, concatenate, count, in_order, take
 from kernelbayes.select.regression import Regression, regress
 
 Transition = Callable[..., PointsLike]
@@ -45,6 +45,7 @@ class Mover:
     kernel: Kernel  # on states
     seed: int
     timed: bool  # whether the transition is told the time
+    names: Names = None  # of the states' columns
 
     def __call__(
         self, Z: Points, control: Points | None, t: int, use: Literal["learn", "predict", "smooth"]
@@ -60,6 +61,7 @@ class Mover:
             raise ValueError(
                 f"transition must return one state per state, got {count(moved)} for {count(Z)}"
             )
+        moved = in_order(moved, self.names, "transition(z, rng)", by_name=self.kernel.by_name)
         return self.kernel.points(moved, "transition(z, rng)")
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from kernelbayes.arrays import Array, namespace, row_blocks, to_numpy
 from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Observations
-from kernelbayes.filters.sequences import as_row, point_at, row_in_order
+from kernelbayes.filters.sequences import as_row, point_at
 from kernelbayes.gram import Factored
 from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.lapack import solve_triangular
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count, row_in_order, take
 from kernelbayes.rules.support import nearest_similarity
 
 if TYPE_CHECKING:
@@ -58,10 +58,16 @@ def observe(
     """
     if model.encoder_ is None:
         return _ready(model, x), None
-    row = as_row(row_in_order(x, model.names_x_))
+    row = _row(model, x)
     encoded, past = model.encoder_.follow(past, row, steps)
     found = present(model.observations_, encoded)
     return Seen() if found is None else _seen(*found), past
+
+
+def _row(model: Filter, x: PointsLike) -> Points:
+    """One observation as a sequence of length one, read by name where it has names."""
+    kernel = model.kernel_x_
+    return as_row(row_in_order(x, model.names_x_, by_name=kernel.by_name), kernel)
 
 
 def _seen(observations: Observations, point: Points) -> Seen:
@@ -78,7 +84,7 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
     if whole:  # as usual: no search for what is missing
         point = x[None, ...]
     else:
-        found = present(observations, as_row(row_in_order(x, model.names_x_)))
+        found = present(observations, _row(model, x))
         if found is None:
             return Seen()
         observations, point = found

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from numbers import Number
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 
-from kernelbayes.arrays import Ints, as_array, is_frame, namespace, to_numpy
+from kernelbayes.arrays import Ints, as_array, as_real, is_frame, namespace, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
+    Names,
     Points,
     PointsLike,
     column_names,
     concatenate,
     count,
     frame_columns,
+    in_order,
+    own,
     take,
 )
 
@@ -69,6 +71,8 @@ def unstacked(X: PointsLike, kernel: Kernel | None) -> PointsLike:
 
     Under a kernel on matrices or images three axes are one sequence of those.
     """
+    if isinstance(X, Iterator):
+        raise TypeError("sequences are read more than once; give a list of them: list(...)")
     array = is_array_api_obj(X) and X.ndim == 3
     numbers = array and not (isinstance(X, np.ndarray) and X.dtype.kind not in "fiub")
     if not numbers or not (kernel is None or kernel.takes_rows):
@@ -77,10 +81,17 @@ def unstacked(X: PointsLike, kernel: Kernel | None) -> PointsLike:
 
 
 def aligned(X: PointsLike) -> PointsLike:
-    """List of frames with their columns in the order of the first; anything else as it is."""
-    if not is_many(X) or not is_frame(X[0]):
+    """List of frames or mappings, columns in the order of the first; anything else as it is."""
+    if not is_many(X):
         return X
-    return [in_order(part, column_names(X[0])) for part in X]
+    names = column_names(X[0])
+    return [in_order(part, names, f"sequence {i}") for i, part in enumerate(X)]
+
+
+def each_in_order(X: PointsLike, names: Names) -> PointsLike:
+    """One or many sequences, frames and mappings with their columns in the order of training."""
+    parts = [in_order(part, names) for part in (X if is_many(X) else [X])]
+    return parts if is_many(X) else parts[0]
 
 
 def names_of(X: PointsLike) -> tuple[str, ...] | None:
@@ -88,66 +99,48 @@ def names_of(X: PointsLike) -> tuple[str, ...] | None:
     return column_names(X[0] if is_many(X) else X)
 
 
-def in_order(X: PointsLike, names: tuple[str, ...] | None, what: str = "X") -> PointsLike:
-    """Frame or mapping with its columns in the order of training; anything else as it is."""
-    if names is None:
-        return X
-    if isinstance(X, Mapping):
-        return {name: X[name] for name in names} if set(names) <= set(X) else X
-    if not is_frame(X) or not hasattr(X, "columns"):
-        return X
-    columns = {str(column): column for column in X.columns}
-    missing = [name for name in names if name not in columns]
-    if missing:
-        raise ValueError(f"{what} has no column {missing[0]!r}; expected the columns {names}")
-    return X[[columns[name] for name in names]]
+def as_points(X: PointsLike, kernel: Kernel | None = None) -> Points:
+    """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay.
 
-
-def row_in_order(x: PointsLike, names: tuple[str, ...] | None) -> PointsLike:
-    """One row of a frame (a series) or a mapping in the order of training; else as it is."""
-    if names is not None and is_frame(x) and hasattr(x, "index"):
-        row = {str(column): value for column, value in x.items()}
-        x = row if set(names) <= set(row) else x
-    return in_order(x, names)
-
-
-def as_points(X: PointsLike, named: bool = False) -> Points:
-    """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay."""
-    if is_frame(X) and named:
+    It is a mapping only under a kernel that reads columns by name, or anything.
+    """
+    if is_frame(X) and kernel is not None and kernel.by_name:
         return frame_columns(X)
     if isinstance(X, Mapping):
-        return {key: as_points(part) for key, part in X.items()}
+        parts = {key: as_points(part) for key, part in X.items()}
+        sizes = {key: count(part) for key, part in parts.items()}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"the parts of a sequence must be aligned, got lengths {sizes}")
+        return as_array(parts) if reads_columns(kernel) else parts
     if isinstance(X, list | tuple) and any(row is None for row in X):
         return _fill_missing(list(X))
     if isinstance(X, list | tuple) and len(X) and isinstance(X[0], str):
         return list(X)
-    return numbers_with_holes(as_array(X))
+    return as_array(X, "a sequence")
 
 
-def numbers_with_holes(X: Points) -> Points:
-    """Array of objects that are numbers, None or pandas.NA as floats with NaN; else as it is."""
-    if not isinstance(X, np.ndarray) or X.dtype.kind != "O":
-        return X
-    holes = np.array([x is None or type(x).__name__ == "NAType" for x in X.ravel()], dtype=bool)
-    holes = holes.reshape(X.shape)
-    if not holes.any() or not all(isinstance(x, Number) for x in X[~holes]):
-        return X
-    return np.where(holes, np.nan, X).astype(float)
+def reads_columns(kernel: Kernel | None) -> bool:
+    """Whether a kernel reads the parts of a mapping as columns of one array."""
+    return kernel is None or (kernel.takes_rows and not kernel.by_name)
 
 
 def _fill_missing(rows: list[PointsLike]) -> Points:
     """Rows that may be None: None becomes NaN where the others are numbers."""
-    known = next((np.asarray(row) for row in rows if row is not None), None)
+    known = next((as_array(row) for row in rows if row is not None), None)
     if known is None:
         return np.full(len(rows), np.nan)
-    if numbers_with_holes(known).dtype.kind not in "fiub":
+    if known.dtype.kind not in "fiub":
         return rows
     blank = np.full(known.shape, np.nan)
-    return np.stack([blank if row is None else np.asarray(row, dtype=float) for row in rows])
+    return np.stack([blank if row is None else as_real(row) for row in rows])
 
 
 def read(
-    X: PointsLike, Z: PointsLike, controls: PointsLike, kernels: Sequence[Kernel | None]
+    X: PointsLike,
+    Z: PointsLike,
+    controls: PointsLike,
+    kernels: Sequence[Kernel | None],
+    copy: bool = True,
 ) -> list[Part]:
     """Sequences as given, one or many, under kernels on x, z and u, if these are known."""
     X, Z, controls = unstacked(X, kernels[0]), unstacked(Z, kernels[1]), aligned(controls)
@@ -162,15 +155,19 @@ def read(
     for name, sequences in (("Z", given[1]), ("controls", given[2])):
         if len(sequences) != len(given[0]):
             raise ValueError(f"{len(given[0])} sequences of X but {len(sequences)} of {name}")
-    named = [kernel is not None and kernel.by_name for kernel in kernels]
     parts = []
+    alone = copy and len(given[0]) == 1  # several are copied when they are joined
     for i, (x, z, u) in enumerate(zip(*given, strict=True)):
-        x, z = as_points(x, named[0]), as_points(z, named[1])
+        given_x, given_z = x, z
+        x, z = as_points(x, kernels[0]), as_points(z, kernels[1])
+        if alone:
+            x, z = own(x, given_x), own(z, given_z)
         if count(x) != count(z):
             raise ValueError(f"sequence {i} has {count(x)} observations but {count(z)} states")
         _check_states(z, i if many else None)
         if controls is not None and not (u is None and count(x) == 1):
-            u = into_steps(as_points(u, named[2]), count(x))
+            U = as_points(u, kernels[2])
+            u = into_steps(own(U, u) if alone else U, count(x))
         parts.append(Part(x, z, u))
     return parts
 
@@ -205,6 +202,13 @@ def join(parts: list[Part]) -> Training:
     return Training(X, Z, U, target - 1, target, lengths)
 
 
+def end_to_end(parts: PointsLike, kernel: Kernel | None) -> PointsLike:
+    """One sample: sequences end to end, frames and arrays as they are."""
+    if not is_many(parts):
+        return parts
+    return reduce(concatenate, [as_points(part, kernel) for part in parts])
+
+
 def into_steps(controls: Points, length: int) -> Points | None:
     """Return the controls of one sequence's transitions, (length - 1, ...); None for none.
 
@@ -227,22 +231,23 @@ def check_gaps(gaps: ArrayLike | None, length: int) -> list[int]:
     """Transitions before each of ``length`` steps; the first counts as one."""
     if gaps is None:
         return [1] * length
-    values = np.asarray(to_numpy(as_array(gaps))).ravel()
+    values = np.asarray(to_numpy(as_real(gaps, "gaps"))).ravel()
     used = values[1:]
     if len(values) != length or not np.all((used >= 1) & (used == np.floor(used))):
         raise ValueError(f"gaps must be {length} integers of at least 1, got {gaps!r}")
     return [1, *(int(g) for g in used)]
 
 
-def as_row(x: PointsLike) -> Points:
+def as_row(x: PointsLike, kernel: Kernel | None = None) -> Points:
     """One point as a sequence of length one."""
     if x is None:
         return None
     if isinstance(x, Mapping):
-        return {key: as_row(part) for key, part in x.items()}
+        parts = {key: as_row(part) for key, part in x.items()}
+        return as_array(parts, "the observation") if reads_columns(kernel) else parts
     if isinstance(x, str):
         return [x]
-    array = numbers_with_holes(as_array(x))
+    array = as_array(x, "the observation")
     return array[None, ...] if is_array_api_obj(array) else [x]
 
 
@@ -274,7 +279,8 @@ def acting(
     if controls is None:
         return None
     named = kernel is not None and kernel.by_name
-    U = into_steps(as_points(in_order(controls, names, "controls"), named), length)
+    controls = in_order(controls, names, "controls", by_name=named)
+    U = into_steps(as_points(controls, kernel), length)
     return U if kernel is None or U is None else kernel.points(U, "controls")
 
 
@@ -290,10 +296,3 @@ def each_sequence(
         if len(given[i]) != len(X):
             raise ValueError(f"{len(X)} sequences but {name} for {len(given[i])}")
     return list(zip(X, *given, strict=True))
-
-
-def integer(value: float, name: str, least: int) -> int:
-    """Check that a value is an integer of at least ``least``."""
-    if int(value) != value or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)

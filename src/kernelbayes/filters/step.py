@@ -33,9 +33,9 @@ from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen, observe
 from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample, tempered
-from kernelbayes.filters.sequences import as_row, integer, row_in_order
+from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.told import warn_rescued
-from kernelbayes.points import Points, PointsLike, take
+from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
 from kernelbayes.sums import total
 
 if TYPE_CHECKING:
@@ -240,7 +240,8 @@ def step(
     steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):
-        u = dynamics.acting(as_row(row_in_order(control, model.names_u_)))
+        kernel_u = getattr(model, "kernel_u_", None)
+        u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), kernel_u)))
     seen, past = observe(model, x, state.past, steps)
     W, history = state.belief.weights[:, None], state.history
     lost = np.zeros(1, dtype=bool)

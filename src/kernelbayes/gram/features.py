@@ -9,6 +9,7 @@ the features miss (never negative, and zero at full rank).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -38,7 +39,9 @@ from kernelbayes.gram.lapack import (
     solve_triangular,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, doubled, take
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.points import Names, Points, PointsLike, column_names, count, doubled, take
+from kernelbayes.points.numbers import integer, option, share
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.
@@ -88,32 +91,29 @@ def nystrom(
     >>> bool(k.error <= 0.01)
     True
     """
-    X = kernel.points(X)
+    names, X = column_names(X), as_kernel(kernel).points(X)
     n = count(X)
     asked, rank = rank, check_rank(rank, tol, n)
     generator = as_generator(rng)
+    option(landmarks, "landmarks", ("uniform", "kmeans++", "rpcholesky"))
     if landmarks == "rpcholesky":
-        return pivoted_cholesky(kernel, X, asked, tol, generator)
+        return replace(pivoted_cholesky(kernel, X, asked, tol, generator), names=names)
     if landmarks == "uniform":
         order = generator.permutation(n)
-    elif landmarks == "kmeans++":
+    else:
         if isinstance(X, dict | list) or X.ndim != 2:
             raise TypeError("landmarks='kmeans++' needs vectors; use 'uniform' or 'rpcholesky'")
         seed = int(generator.integers(2**31))
         A = to_numpy(X)
         A = A - A.mean(axis=0)  # sklearn expands the squared distance, which would lose digits
         order = kmeans_plusplus(A, rank, random_state=seed)[1]
-    else:
-        raise ValueError(
-            f"landmarks must be 'uniform', 'kmeans++' or 'rpcholesky', got {landmarks!r}"
-        )
     rows = generator.permutation(n)[:ERROR_ROWS] if n > ERROR_ROWS else np.arange(n)
     sample = take(X, rows)  # a copy: the error is measured later
     if tol is None:
-        return _on_landmarks(kernel, take(X, order[:rank]), sample)
+        return _on_landmarks(kernel, take(X, order[:rank]), sample, names)
     size = min(16, rank)
     while True:
-        result = _on_landmarks(kernel, take(X, order[:size]), sample)
+        result = _on_landmarks(kernel, take(X, order[:size]), sample, names)
         if result.error <= tol or size == rank:
             return result
         size = min(2 * size, rank)
@@ -166,10 +166,10 @@ def pivoted_cholesky(
     >>> bool(np.allclose(k(X), Gaussian(1.0)(X), atol=1e-6)), k.rank < 150
     (True, True)
     """
-    X = kernel.points(X)
+    names, X = column_names(X), as_kernel(kernel).points(X)
     pivots, _, error = partial_cholesky(kernel, X, rank, tol, rng, method=method)
     pivots = pivots if pivots.size else np.zeros(1, dtype=np.int64)  # the Gram matrix is zero
-    return _on_landmarks(kernel, take(X, pivots), error)
+    return _on_landmarks(kernel, take(X, pivots), error, names)
 
 
 def fourier(
@@ -199,11 +199,10 @@ def fourier(
     >>> abs(k([[0.0, 0.0]], [[1.0, 0.0]])[0, 0] - 0.6065) < 0.1
     np.True_
     """
-    if rank < 2 or rank % 2:
+    dim, rank = integer(dim, "dim"), integer(rank, "rank", 2)
+    if rank % 2:
         raise ValueError(f"rank must be an even number of at least 2, got {rank}")
-    if dim < 1:
-        raise ValueError(f"dim must be at least 1, got {dim}")
-    rng, q = as_generator(rng), rank // 2
+    rng, q, kernel = as_generator(rng), rank // 2, as_kernel(kernel)
     normal = _orthogonal_gaussian(q, dim, rng) if orthogonal else None
     return Fourier(kernel, kernel.spectrum(q, dim, rng, normal))
 
@@ -217,7 +216,9 @@ def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kerne
     return nystrom(kernel, points, rank, rng)
 
 
-def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) -> Landmarks:
+def _on_landmarks(
+    kernel: Kernel, Z: Points, sample_or_error: Points | float, names: Names = None
+) -> Landmarks:
     """Landmark kernel on Z, with its error on a sample (or a given error).
 
     Landmarks that depend linearly on others to working precision come last in the pivoted factor,
@@ -240,7 +241,7 @@ def _on_landmarks(kernel: Kernel, Z: Points, sample_or_error: Points | float) ->
         zeros = xp.zeros((r, len(L) - r), dtype=K.dtype, device=device(K))
         ones = xp.eye(len(L) - r, dtype=K.dtype, device=device(K))
         factor = xp.concat([xp.concat([first, zeros], axis=1), xp.concat([rest, ones], axis=1)])
-    return Landmarks(kernel, Z, factor, sample_or_error)
+    return Landmarks(kernel, Z, factor, sample_or_error, names)
 
 
 def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:
@@ -337,12 +338,6 @@ def check_rank(rank: int | None, tol: float | None, n: int) -> int:
     """Return the most pivots to take, all n points for a rank above n, or say what is wrong."""
     if rank is None and tol is None:
         raise ValueError("give a rank (number of features) or tol (relative trace error)")
-    if tol is not None and not 0.0 <= tol < 1.0:
-        raise ValueError(f"tol is a relative trace error in [0, 1), got {tol!r}")
-    if rank is None:
-        return n
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
-        raise TypeError(f"rank must be an integer, got {type(rank).__name__}")
-    if rank < 1:
-        raise ValueError(f"rank must be at least 1, got {rank}")
-    return min(int(rank), n)
+    if tol is not None:
+        share(tol, "tol", low=True)
+    return n if rank is None else min(integer(rank, "rank"), n)

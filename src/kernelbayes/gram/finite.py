@@ -24,7 +24,17 @@ from kernelbayes.arrays import (
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.algebra import SameSpace
-from kernelbayes.points import Points, PointsLike, count, doubled, sum_over_rows, take, take_columns
+from kernelbayes.points import (
+    Names,
+    Points,
+    PointsLike,
+    count,
+    doubled,
+    in_order,
+    sum_over_rows,
+    take,
+    take_columns,
+)
 from kernelbayes.sums import narrowed
 
 # Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
@@ -104,6 +114,11 @@ class Landmarks(_Finite):
     factor: Array = field(repr=False)
     # The error if it is known, or the points on which to measure it.
     measured: float | Points = field(repr=False, compare=False)
+    names: Names = field(default=None, repr=False, compare=False)  # columns of the landmarks
+
+    def points(self, X: PointsLike, name: str = "X") -> Points:
+        """Check X, a frame or mapping with its columns in the order of the landmarks."""
+        return super().points(in_order(X, self.names, name, by_name=self.by_name), name)
 
     @cached_property
     def error(self) -> float:

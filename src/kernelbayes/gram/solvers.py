@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -260,11 +260,18 @@ def warn_unsafe(found: Diagnostics, safe: float, unit: float = 1.0) -> None:
     warnings.warn(told, NumericalWarning, stacklevel=5)
 
 
-def check_ridge(ridge: float) -> float:
+def ridge_or_loo(ridge: Any, name: str = "a ridge") -> Any:
+    """Return "loo", or a ridge as a positive finite float."""
+    if isinstance(ridge, str) and ridge == "loo":
+        return ridge
+    return check_ridge(ridge, name)
+
+
+def check_ridge(ridge: float, name: str = "a ridge") -> float:
     """Return the ridge as a positive finite float."""
     if isinstance(ridge, str):
-        raise ValueError(f"a ridge is a positive number or 'loo', got {ridge!r}")
-    return positive(ridge, "a ridge")
+        raise ValueError(f"{name} is a positive number or 'loo', got {ridge!r}")
+    return positive(ridge, name)
 
 
 def same_kind(template: Array, B: Array) -> Array:

@@ -28,6 +28,7 @@ from kernelbayes.points import (
     count,
     frame_columns,
     in_order,
+    positive,
     take,
 )
 from kernelbayes.sums import narrowed, weighted_sum
@@ -139,6 +140,7 @@ class Kernel(ABC):
 
     def scaled(self, factor: float) -> Kernel:
         """Kernel with every bandwidth in it multiplied by a factor; itself if it has none."""
+        factor = positive(factor, "factor")
         own = {
             name: tuple(np.asarray(h) * factor) if np.ndim(h) else h * factor
             for name, h in self._parameters().items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,10 @@ class Parts(Combined):
     parts: tuple[tuple[Key, Kernel], ...]
 
     def __init__(self, parts: Mapping[Key, Kernel] | Sequence[tuple[Key, Kernel]]) -> None:
-        pairs = tuple(parts.items() if isinstance(parts, Mapping) else parts)
+        found = parts.items() if isinstance(parts, Mapping) else parts
+        pairs = tuple(found) if isinstance(found, Iterable) else (None,)
+        if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+            raise TypeError(f"Parts needs a mapping from parts to kernels, got {parts!r}")
         if not pairs:
             raise ValueError("Parts needs at least one part")
         for key, kernel in pairs:

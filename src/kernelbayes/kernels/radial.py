@@ -37,7 +37,7 @@ from kernelbayes.arrays import (
     to_float,
 )
 from kernelbayes.kernels.base import Kernel, mirror
-from kernelbayes.points import Points, PointsLike, count, positive, positive_each, take
+from kernelbayes.points import Points, PointsLike, count, flag, positive, positive_each, take
 from kernelbayes.sums import total
 
 # Points whose pairs the median heuristic looks at: two million distances, of which the median has
@@ -81,7 +81,7 @@ class Bandwidth(Kernel):
         When more than half of all pairs coincide, the median of the other distances is used; when
         all do, the bandwidth is ``scale``. Both are reported by a ``NumericalWarning``.
         """
-        scale = positive(scale, "scale")
+        scale, per_dimension = positive(scale, "scale"), flag(per_dimension, "per_dimension")
         kernel = cls(1.0, **parameters)
         X = kernel.points(X)
         if count(X) > MEDIAN_POINTS:

@@ -27,7 +27,7 @@ from kernelbayes.arrays import (
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
 from kernelbayes.kernels.vector import intersection
-from kernelbayes.points import Points, PointsLike, finite, integer
+from kernelbayes.points import Points, PointsLike, finite, flag, integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +278,7 @@ class Spectrum(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", integer(self.k, "k"))
+        flag(self.normalized, "normalized")
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, str):

@@ -35,7 +35,7 @@ from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
-from kernelbayes.points import PointsLike
+from kernelbayes.points import PointsLike, flag, function, number, share
 
 Distance = Callable[[Floats, Floats], Array]
 # Kept unless told otherwise: the best 1 %, as is usual, but at least a hundred, whose mean has an
@@ -104,6 +104,10 @@ def reject_abc(
     """
     if tolerance is not None and fraction is not None:
         raise ValueError("give a tolerance or a fraction, not both")
+    flag(adjust, "adjust")
+    for name, given in (("distance", distance), ("summary", summary)):
+        if given is not None:
+            function(given, name)
     if callable(source):
         read: Prior | None = as_prior(target)
         runs = simulate(
@@ -193,7 +197,7 @@ def _closest(
     """Numbers of the simulations to keep, and the largest distance allowed."""
     n = len(distances)
     if tolerance is not None:
-        if not tolerance >= 0:
+        if not number(tolerance, "tolerance") >= 0:
             raise ValueError(f"tolerance must be zero or larger, got {tolerance!r}")
         kept = np.flatnonzero(distances <= tolerance)
         if not len(kept):
@@ -202,12 +206,10 @@ def _closest(
                 f"{distances.min():g}; raise the tolerance or give a fraction"
             )
         return kept, float(tolerance)
-    if fraction is not None and not 0.0 < fraction <= 1.0:
-        raise ValueError(f"fraction must lie in (0, 1], got {fraction!r}")
     if fraction is None:
         keep = max(int(np.ceil(FRACTION * n)), FEWEST_KEPT, PER_COEFFICIENT * (columns + 1))
     else:
-        keep = int(np.ceil(fraction * n))
+        keep = int(np.ceil(share(fraction, "fraction", high=True) * n))
     order = np.argsort(distances, kind="stable")[: min(keep, n)]
     return order, float(distances[order[-1]])
 

@@ -28,10 +28,10 @@ import numpy as np
 
 from kernelbayes.arrays import (
     Floats,
-    Ints,
     NumericalWarning,
     Rng,
     as_array,
+    as_doubles,
     as_generator,
     as_vectors,
     to_numpy,
@@ -46,11 +46,20 @@ from kernelbayes.likelihood_free.results import (
     mahalanobis_pvalue,
     ranks_among,
     tail_pvalues,
+    tarp_ranks,
     uniform_pvalues,
 )
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.simulate import as_observation, simulate
-from kernelbayes.points import PointsLike, column_names
+from kernelbayes.points import (
+    PointsLike,
+    column_names,
+    function,
+    in_order,
+    integer,
+    option,
+    points_in_order,
+)
 from kernelbayes.select.search import progress_bar
 
 # An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.
@@ -138,11 +147,10 @@ def coverage(
     -------
     CoverageCheck
     """
-    wanted = np.atleast_1d(np.asarray(levels, dtype=float))
+    wanted = np.atleast_1d(as_doubles(levels, "levels"))
     if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
         raise ValueError(f"levels must lie in (0, 1), got {levels!r}")
-    if joint not in ("auto", "density", "distance"):
-        raise ValueError(f"joint must be 'auto', 'density' or 'distance', got {joint!r}")
+    option(joint, "joint", ("auto", "density", "distance"))
     rng = as_generator(rng)
     options = {"rng": rng, "n_jobs": n_jobs, "progress": progress}
     options |= {"n_simulations": n_simulations, "summary": summary}
@@ -153,7 +161,7 @@ def coverage(
     u = (ranks_among(theta, drawn, rng) + rng.uniform(size=theta.shape)) / (m + 1)
     noise = rng.uniform(size=len(theta))
     if logs is None:
-        region = np.abs(2.0 * (_tarp(theta, drawn, rng) + noise) / (m + 1) - 1.0)
+        region = np.abs(2.0 * (tarp_ranks(theta, drawn, rng) + noise) / (m + 1) - 1.0)
         return CoverageCheck(wanted, u, region, "distance", names)
     # The fraction of draws of higher density than the truth.
     region = (ranks_among(-logs[:, 0], -logs[:, 1:], rng) + noise) / (m + 1)
@@ -213,6 +221,7 @@ def posterior_predictive(
     names, label = runs.x_names, "x"
     values, truth = runs.x.reshape(len(runs), -1), observed.ravel()
     if statistic is not None:
+        function(statistic, "statistic")
         values = np.stack([as_row(statistic(x))[0].ravel() for x in runs.x])
         found, names = as_row(statistic(observed))
         truth, label = found.ravel(), "statistic"
@@ -221,18 +230,6 @@ def posterior_predictive(
     names = names or tuple(f"{label}[{j}]" for j in range(len(truth)))
     pvalues = tail_pvalues(values, truth), mahalanobis_pvalue(values, truth)
     return PredictiveCheck(runs.theta, runs.x, values, truth, *pvalues, names)
-
-
-def _tarp(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Ints:
-    """Rank (n,) of the truth's distance to a reference among those of the draws."""
-    scale = theta.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    # References: parameters of other test pairs, which know nothing of this pair's truth.
-    others = (np.arange(len(theta)) + rng.integers(1, max(2, len(theta)), len(theta))) % len(theta)
-    reference = theta[others]
-    truth = np.linalg.norm((theta - reference) / scale, axis=1)
-    distance = np.linalg.norm((drawn - reference[:, None]) / scale, axis=2)
-    return ranks_among(truth, distance, rng)
 
 
 def _pairs(
@@ -251,13 +248,17 @@ def _pairs(
     if simulator is not None:
         read = as_prior(prior)
         runs = simulate(simulator, read, on_interrupt="raise", **options)
-        pairs, names = (runs.theta, runs.x), read.names
+        given = (runs.theta, read.names, "names_"), (runs.x, runs.x_names, "x_names_")
+        pairs = tuple(points_in_order(A, n, getattr(model, k, None), k[:-1]) for A, n, k in given)
+        names = getattr(model, "names_", None) or read.names
     else:
+        theta = in_order(theta, getattr(model, "names_", None), "theta")
+        x = in_order(x, getattr(model, "x_names_", None), "x")
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
         pairs = table, np.asarray(to_numpy(as_array(x, "x")))
         names = column_names(theta) or getattr(model, "names_", None)
-    if len(pairs[0]) != len(pairs[1]):
-        raise ValueError(f"{len(pairs[0])} parameters but {len(pairs[1])} data sets")
+    if pairs[1].ndim == 0 or len(pairs[0]) != len(pairs[1]):
+        raise ValueError(f"{len(pairs[0])} parameters but {np.shape(pairs[1])[:1]} data sets")
     d = pairs[0].shape[1]
     return *pairs, names if names and len(names) == d else tuple(f"theta[{j}]" for j in range(d))
 
@@ -273,8 +274,7 @@ def _drawn(
     progress: bool | None,
 ) -> tuple[Floats, Floats | None]:
     """Draws (n, m, d) and, if asked for, log densities (n, 1 + m) of the truth and the draws."""
-    if m < 1:
-        raise ValueError(f"n_draws must be positive, got {m}")
+    m = integer(m, "n_draws")
     seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(len(theta))
     tasks = [(model, *pair, m, seed, density) for *pair, seed in zip(theta, x, seeds, strict=True)]
     results, warned = [], []

@@ -21,6 +21,7 @@ from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Round, roun
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
+from kernelbayes.points import integer
 
 # Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
 ROUND_PRIOR = 0.2
@@ -172,8 +173,7 @@ def _never_lost(made: list[Simulations]) -> Iterator[None]:
 
 def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:
     """Check what was asked for; return the number of simulations of each round."""
-    if not isinstance(rounds, int | np.integer) or rounds < 1:
-        raise ValueError(f"rounds must be a positive number, got {rounds!r}")
+    n, rounds = integer(n, "n_simulations"), integer(rounds, "rounds")
     if simulations is not None and not isinstance(simulations, Simulations):
         raise TypeError(
             f"simulations must come from simulate(...), got {type(simulations).__name__}; for "

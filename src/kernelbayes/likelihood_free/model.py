@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, to_numpy
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, as_real, to_numpy
 from kernelbayes.embedding.mean import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
@@ -28,9 +28,9 @@ from kernelbayes.likelihood_free.learn import (
 )
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_weights
-from kernelbayes.likelihood_free.simulate import Simulations, check_names
-from kernelbayes.points import PointsLike, column_names
+from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_in_order, prior_weights
+from kernelbayes.likelihood_free.simulate import Simulations
+from kernelbayes.points import PointsLike, in_order, query
 from kernelbayes.select.search import progress_bar
 
 Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]
@@ -200,9 +200,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         -------
         Posterior, or Posteriors for many
         """
-        if not hasattr(self, "learner_"):
-            raise ValueError("fit the model first: LikelihoodFree(prior).fit(theta, x)")
-        rows, single = self._rows(x)
+        rows, single = self._fitted()._rows(x)
         learner = self.learner_ if prior is None else self._under(prior)
         found = []
         for row, far in zip(rows, self._support(self.data_(rows).X), strict=True):
@@ -211,12 +209,18 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             found += [self._posterior(*sample, learner, far) for sample in samples]
         return found[0] if single else Posteriors(found)
 
+    def _fitted(self) -> Self:
+        if not hasattr(self, "learner_"):
+            raise ValueError("fit the model first: LikelihoodFree(prior).fit(theta, x)")
+        return self
+
     def score(self, theta: PointsLike, x: PointsLike) -> float:
         """Mean log posterior density of parameters theta (n, d) given data x simulated there.
 
         A proper score: larger is better. For ``cross_val_score(model, theta, x)``.
         """
-        runs = Simulations.of(theta, x, self.prior_)
+        theta = in_order(theta, self._fitted().names_, "theta")
+        runs = Simulations.of(theta, in_order(x, self.x_names_, "x"), self.prior_)
         posteriors = self.posterior(runs.x)
         pairs = zip(posteriors, runs.theta, strict=True)
         return float(np.mean([p.log_density(truth[None])[0] for p, truth in pairs]))
@@ -268,15 +272,13 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
     def _rows(self, x: PointsLike) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
-        check_names(column_names(x), self.x_names_, "x", "the simulations")
-        if np.size(x) == 0:
+        asked, single = query(x, self.x_, self.x_names_, "x")
+        rows = np.asarray(to_numpy(as_real(asked, "x")), dtype=np.float64)
+        if rows.size == 0:
             raise ValueError("there is no observation: x is empty")
-        rows = np.asarray(to_numpy(as_array(np.atleast_1d(x) if np.ndim(x) == 0 else x, "x")))
-        rows = np.asarray(rows, dtype=np.float64)
-        single = rows.shape == shape
-        if single:
-            rows = rows[None]
-        elif rows.ndim == 1 and shape == (1,):
+        if not single and rows.shape == shape:
+            rows, single = rows[None], True
+        if rows.ndim == 1 and shape == (1,):
             rows = rows[:, None]
         if rows.shape[1:] != shape:
             raise ValueError(
@@ -311,8 +313,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         """Learner under another prior; the last one is kept."""
         if self._other is not None and self._other[0] is prior:
             return self._other[1]
-        new = as_prior(prior)
-        check_names(new.names, self.names_, "this prior", "the model")
+        new = prior_in_order(as_prior(prior), self.names_)
         if new.dim != self.theta_.shape[1]:
             raise ValueError(f"the prior has {new.dim} parameters, not {self.theta_.shape[1]}")
         weights = prior_weights(self.theta_, self.weights_, self.prior_, new, self.space_)
@@ -324,7 +325,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
 
 def _normalised(weights: PointsLike, runs: Simulations) -> Floats:
     """Weights of the simulations that worked, summing to one."""
-    w = np.asarray(to_numpy(weights), dtype=float)
+    w = np.asarray(to_numpy(as_real(weights, "weights")), dtype=float)
     if w.shape != runs.ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
         raise ValueError(f"weights must be {runs.done} finite numbers, zero or larger")
     w = w[runs.ok]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_real, to_numpy
 from kernelbayes.embedding import Embedding, export
 from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
@@ -19,7 +19,8 @@ from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import Space
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
-from kernelbayes.tables import Table
+from kernelbayes.points import integer, option
+from kernelbayes.tables import Table, distinct
 
 # Draws that estimate the share of the smoothed density within the prior's support: its error is at
 # most 1 / sqrt(4 * 2000), about 1 %.
@@ -117,15 +118,13 @@ class Posterior(Embedding):
         bandwidth : float or array (d,), optional
             For "iid" only.
         """
-        if method != "smooth":
+        if option(method, "method", ("smooth", "herding", "iid")) != "smooth":
             return super().sample(m, rng, method, bandwidth)  # type: ignore[arg-type]
         if bandwidth is not None:
             raise ValueError("smooth draws choose their own bandwidth; use method='iid'")
-        if not isinstance(m, int | np.integer) or m < 1:
-            raise ValueError(f"the number of draws must be at least 1, got {m}")
         generator = as_generator(rng)
         kept: list[Floats] = []
-        missing = int(m)
+        missing = integer(m, "the number of draws")
         for _ in range(ATTEMPTS):
             drawn, inside = self._draw(2 * missing, generator)
             kept.append(drawn[inside][:missing])
@@ -158,7 +157,7 @@ class Posterior(Embedding):
         """
         if self.prior is not None and self.prior.simplices:
             raise ValueError("posteriors on a simplex have no density here; use sample or prob")
-        points = np.asarray(to_numpy(theta), dtype=float)
+        points = np.asarray(to_numpy(as_real(self._in_order(theta), "theta")), dtype=float)
         d = int(np.shape(self.points)[1])
         if points.size % d or (points.ndim == 2 and points.shape[1] != d):
             raise ValueError(f"theta has shape {points.shape}, the posterior {d} parameters")
@@ -280,8 +279,10 @@ class Posteriors(Sequence[Posterior]):
         """Pandas frame of all points, with their weights and the number of their posterior."""
         import pandas
 
-        frames = [p.to_frame().assign(posterior=i) for i, p in enumerate(self)]
-        return pandas.concat(frames, ignore_index=True)
+        frames = [p.to_frame() for p in self]
+        (name,) = distinct(["posterior"], frames[0].columns)
+        numbered = [frame.assign(**{name: i}) for i, frame in enumerate(frames)]
+        return pandas.concat(numbered, ignore_index=True)
 
     def to_arviz(self, n_draws: int = 1000, rng: Rng = None, bandwidth: Array | None = None) -> Any:
         """ArviZ data of draws of each, as for a batch of embeddings."""

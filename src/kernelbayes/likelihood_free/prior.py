@@ -32,6 +32,7 @@ from kernelbayes.arrays import (
     Ints,
     Rng,
     as_generator,
+    as_real,
     as_vectors,
     is_frame,
     to_numpy,
@@ -45,7 +46,7 @@ from kernelbayes.likelihood_free.distributions import (
     from_object,
     is_univariate,
 )
-from kernelbayes.points import column_names
+from kernelbayes.points import column_names, in_order, integer
 
 # Rounding allowed of draws at a bound, relative and absolute; of the sum of a simplex, which
 # single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.
@@ -108,10 +109,8 @@ class Prior:
 
     def sample(self, n: int, rng: Rng = None) -> Floats:
         """Draws (n, d), float64; the same generator gives the same draws."""
-        if n < 1:
-            raise ValueError(f"the number of draws must be positive, got {n}")
-        rng = as_generator(rng)
-        theta = np.concatenate([part.draw(int(n), rng) for part in self.components], axis=1)
+        n, rng = integer(n, "the number of draws"), as_generator(rng)
+        theta = np.concatenate([part.draw(n, rng) for part in self.components], axis=1)
         if theta.shape[1] != self.dim:
             raise ValueError(
                 f"the prior drew {theta.shape[1]} parameters where it drew {self.dim} before"
@@ -195,7 +194,7 @@ class Prior:
 
     def _points(self, theta: Array) -> Floats:
         """Return ``theta`` as floats (n, d): also (d,) for one point, (n,) for one parameter."""
-        points = np.array(to_numpy(theta), dtype=np.float64)
+        points = np.array(to_numpy(as_real(in_order(theta, self.names), "theta")), dtype=float)
         if points.ndim < 2 and points.size % self.dim == 0:
             points = points.reshape(-1, self.dim)
         if points.ndim != 2 or points.shape[1] != self.dim:
@@ -255,7 +254,8 @@ def as_prior(
         result = _bounded(result, bounds)
     if names is None:
         return result
-    names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
+    several = hasattr(names, "__len__") and not isinstance(names, str)
+    names = tuple(map(str, names)) if several else (str(names),)
     if len(names) != result.dim:
         raise ValueError(f"{len(names)} names for {result.dim} parameters")
     return replace(result, names=names)
@@ -282,7 +282,7 @@ def _read(prior: PriorLike) -> Prior:
     if callable(prior):
         return Prior((from_callable(prior),))
     try:
-        draws = np.asarray(to_numpy(as_vectors(prior, "prior")), dtype=np.float64)
+        draws = np.array(to_numpy(as_vectors(prior, "prior")), dtype=np.float64)  # its own
     except TypeError as error:
         raise TypeError(
             f"cannot read a prior from {type(prior).__name__}; give scipy.stats distributions, an "

@@ -303,3 +303,15 @@ def mahalanobis_pvalue(values: Floats, observed: Floats) -> float:
         solved = solve(ledoit_wolf(rows, assume_centered=True)[0], rows.T).T
     distance = np.sum(rows * solved, axis=1)
     return float(np.mean(distance >= distance[0] * (1 - 1e-12)))
+
+
+def tarp_ranks(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Ints:
+    """Rank (n,) of the truth's distance to a reference among those of the draws."""
+    scale = theta.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    # References: parameters of other test pairs, which know nothing of this pair's truth.
+    others = (np.arange(len(theta)) + rng.integers(1, max(2, len(theta)), len(theta))) % len(theta)
+    reference = theta[others]
+    truth = np.linalg.norm((theta - reference) / scale, axis=1)
+    distance = np.linalg.norm((drawn - reference[:, None]) / scale, axis=2)
+    return ranks_among(truth, distance, rng)

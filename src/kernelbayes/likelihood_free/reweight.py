@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernelbayes.arrays import Floats, NumericalWarning
 from kernelbayes.kernels import Gaussian
+from kernelbayes.likelihood_free.distributions import from_draws
 from kernelbayes.likelihood_free.learn import Space
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior
+from kernelbayes.points import Names, order_of
 from kernelbayes.rules.ratio import density_ratio
 
 # A fifth of the simulations is held out, at least five, and the rest must support a regression.
@@ -45,6 +47,23 @@ def round_weights(theta: Floats, prior: Prior, rounds: list[Round]) -> Floats:
     mixed = np.logaddexp.reduce(np.stack(terms) + np.log(counts / counts.sum())[:, None], axis=0)
     logs = log_prior - mixed
     return np.asarray(np.exp(logs - logs.max()))
+
+
+def prior_in_order(prior: Prior, names: Names) -> Prior:
+    """Prior whose parameters have names, in the order of the model's."""
+    order = order_of(prior.names, names, "this prior")
+    if order is None:
+        return prior
+    if prior.draws is not None:
+        draws = prior.draws[:, order]
+        part = replace(from_draws(draws), low=prior.low[order], high=prior.high[order])
+        return Prior((part,), names, draws)
+    if prior.dim > len(prior.components):
+        raise ValueError(
+            f"a distribution of several parameters cannot be taken apart: give this prior in the "
+            f"order {list(names or ())}, not {list(prior.names or ())}"
+        )
+    return Prior(tuple(prior.components[j] for j in order), names)
 
 
 def prior_weights(

@@ -35,13 +35,10 @@ from kernelbayes.likelihood_free.running.run import (
     find_caller,
     never_lost,
 )
-from kernelbayes.likelihood_free.running.simulations import (
-    Simulations,
-    as_observation,
-    check_names,
-)
+from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation
+from kernelbayes.points import option
 
-__all__ = ["SimulationError", "Simulations", "as_observation", "check_names", "simulate"]
+__all__ = ["SimulationError", "Simulations", "as_observation", "simulate"]
 
 
 def simulate(
@@ -152,8 +149,7 @@ def simulate(
 
 def _check(on_failure: str, on_interrupt: str, n_jobs: int, timeout: float | None) -> None:
     """Refuse options that mean nothing."""
-    if on_failure not in ("drop", "raise"):
-        raise ValueError(f"on_failure must be 'drop' or 'raise', got {on_failure!r}")
+    option(on_failure, "on_failure", ("drop", "raise"))
     if on_interrupt not in ("return", "raise"):
         raise ValueError(f"on_interrupt must be 'return' or 'raise', got {on_interrupt!r}")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:

@@ -19,6 +19,8 @@ from kernelbayes.points.names import (
 )
 from kernelbayes.points.numbers import (
     finite,
+    flag,
+    function,
     integer,
     number,
     option,
@@ -50,7 +52,9 @@ __all__ = [
     "count",
     "doubled",
     "finite",
+    "flag",
     "frame_columns",
+    "function",
     "in_order",
     "integer",
     "named_row",

@@ -21,6 +21,7 @@ from kernelbayes.arrays import Array, as_array, to_numpy
 
 Number = float | Array
 T = TypeVar("T")
+F = TypeVar("F")
 
 
 def number(value: Number, name: str, expected: str = "a number") -> float:
@@ -50,7 +51,7 @@ def positive(value: Number, name: str) -> float:
 
 def positive_each(value: Number, name: str) -> float | tuple[float, ...]:
     """Positive finite number, or a tuple of one per dimension."""
-    if np.ndim(value) == 0:
+    if not isinstance(value, list | tuple) and not getattr(value, "ndim", 0):
         return positive(value, name)
     found = to_numpy(as_array(value, name))
     if found.ndim > 1 or found.size == 0:
@@ -82,6 +83,20 @@ def integer(value: Number, name: str, least: int = 1) -> int:
     if found > sys.maxsize:
         raise ValueError(f"{name} must be {expected} and at most {sys.maxsize}, got more")
     return int(found)
+
+
+def flag(value: bool, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {reprlib.repr(value)}")
+    return bool(value)
+
+
+def function(value: F, name: str) -> F:
+    """Something that can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {reprlib.repr(value)}")
+    return value
 
 
 def option(value: T, name: str, allowed: Collection[T]) -> T:

@@ -6,6 +6,7 @@ aligned points (a joint variable).
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeVar
@@ -41,7 +42,11 @@ def count(points: Points) -> int:
     """Return how many points there are."""
     if isinstance(points, Mapping):
         return count(next(iter(points.values())))
-    return int(points.shape[0]) if is_array_api_obj(points) else len(points)
+    if is_array_api_obj(points) and points.ndim > 0:
+        return int(points.shape[0])
+    if is_array_api_obj(points) or not hasattr(points, "__len__"):
+        raise TypeError(f"a sample of points is needed, got {reprlib.repr(points)}")
+    return len(points)
 
 
 def doubled(points: Points) -> Points:

@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, Ints, Rng, as_doubles, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
+from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
@@ -147,7 +148,10 @@ class Conditional:
         keep = loo_subset(self.n)
         F = self.inputs.exact(keep)
         least = least_ridge(self.inputs.kernel, self.inputs.points)
-        found = ridge_grid(F, least=least) if ridges is None else np.asarray(ridges, dtype=float)
+        given = np.zeros(0) if ridges is None else np.atleast_1d(as_doubles(ridges, "ridges"))
+        if given.ndim != 1 or not np.all(given > 0):
+            raise ValueError(f"ridges must be positive numbers (q,), got {ridges!r}")
+        found = ridge_grid(F, least=least) if ridges is None else given
         return found, loo(F, self.outputs.exact(keep), found).errors
 
     def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
@@ -257,8 +261,7 @@ class ConditionalEmbedding:
 
         Without a ``copy``, who changes the arrays later changes what was learned.
         """
-        if not isinstance(self.ridge, str) or self.ridge != "loo":
-            check_ridge(self.ridge)
+        ridge_or_loo(self.ridge)
         inputs = variable(X, self.kernel_x, "X", copy=copy)
         outputs = variable(Z, self.kernel_z, "Z", copy=copy)
         if inputs.n != outputs.n:

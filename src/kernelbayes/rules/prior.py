@@ -99,7 +99,7 @@ def _prior_points(prior: PointsLike, kernel: Kernel) -> Points:
             "draw points from it, e.g. prior.rvs(1000), as KernelBayesRule does, or embed a "
             "Gaussian in closed form with GaussianEmbedding(mean, cov, kernel)"
         )
-    if isinstance(prior, str) or (not isinstance(prior, dict) and np.ndim(prior) == 0):
+    if isinstance(prior, str) or not hasattr(prior, "__len__"):
         raise TypeError(
             f"a prior is a sample of points, got the single value {prior!r}; for a prior that is "
             f"certain of it pass a list, [{prior!r}]"

@@ -49,6 +49,7 @@ from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gram import Gram, check_ridge, exact_features
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import loo_subset, ridge_grid
+from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
@@ -196,7 +197,7 @@ def density_ratio(
     alpha, bound = share(alpha, "alpha", low=True), finite(bound, "bound")
     if bound < 1.0:
         raise ValueError(f"bound must be at least 1, got {bound!r}")
-    ridge = "loo" if isinstance(ridge, str) and ridge == "loo" else check_ridge(ridge)
+    ridge = ridge_or_loo(ridge)
     embedded = isinstance(numerator, MeanElement)
     if kernel is None:
         kernel = numerator.kernel if embedded else default_kernel(denominator, "denominator")

@@ -96,6 +96,10 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
     the closed form; the original rule is refused. Bayes' rule of form "a" is too, as its points are
     not the pairs' own.
     """
+    if not isinstance(model, KernelBayesRule | ConditionalEmbedding):
+        raise TypeError(
+            f"a ConditionalEmbedding or a KernelBayesRule is needed, got {type(model).__name__}"
+        )
     rule = model.rule_ if isinstance(model, KernelBayesRule) else model.conditional_
     if isinstance(model, KernelBayesRule) and model.method != "importance":
         raise ValueError("the original rule has no leave-one-out form; use method='importance'")

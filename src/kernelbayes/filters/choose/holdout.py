@@ -26,10 +26,10 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.sequences import Part, integer, read
+from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.filters.step import predict
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count, integer, take
 from kernelbayes.select.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -225,6 +225,8 @@ def calibration_of(
     check_is_fitted(model, "dynamics_")
     known = model.get_params(deep=False)
     chosen = {k: getattr(model, f"{k}_") for k in CHOSEN if k in known and hasattr(model, f"{k}_")}
+    names = model.names_x_, model.names_z_, model.names_u_
+    X, Z, controls = map(each_in_order, (X, Z, controls), names)
     groups = cut(X, Z, controls, parts, model)
     found = []
     for i, group in enumerate(groups):

@@ -35,6 +35,7 @@ from kernelbayes.embedding.smooth import (
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import Likelihood
 from kernelbayes.likelihood_free.learn.task import DENSE, METHODS, RULES, Near, Rule, Task, Variant
+from kernelbayes.points import option
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
 
@@ -62,16 +63,13 @@ STRAY, LEAST_WEIGHT = 0.01, 1e-4
 
 def check_options(method: str, adjust: str, criterion: str) -> None:
     """Raise if one of these is unknown, or does not go with another."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
-    if adjust not in ADJUSTS:
-        raise ValueError(f"adjust must be one of {ADJUSTS}, got {adjust!r}")
+    option(method, "method", METHODS)
+    option(adjust, "adjust", ADJUSTS)
     if adjust in LOCAL and method in RULES:
         raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
     if method == "likelihood" and adjust not in ("auto", "none"):
         raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
-    if criterion not in ("log", "energy"):
-        raise ValueError(f"criterion must be 'log' or 'energy', got {criterion!r}")
+    option(criterion, "criterion", ("log", "energy"))
 
 
 def learn(

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, to_numpy
+from kernelbayes.arrays import Array, Floats, as_array, as_real, to_numpy
+from kernelbayes.points import Names, order_of
 
 Seed = np.random.SeedSequence
-Names = tuple[str, ...] | None
 # What a simulator or a summary returns for one parameter: a number, an array, a dict of them.
 Output = Any
 Simulator = Callable[..., Output]
@@ -117,13 +117,13 @@ class Caller:
             failed = Failed(f"{type(error).__name__}: {error}", trace)
         if not self.vectorized or len(theta) == 1:
             return Outputs([failed])
-        parts: list[Outputs] = []
+        found = Outputs([])
         for part in one_by_one(theta, seed):
-            parts.append(self(*part))
-            if not self.drop and isinstance(parts[-1].rows[0], Failed):
+            one = by_key(self(*part), found.names)
+            found = Outputs([*found.rows, *one.rows], one.names, failed)
+            if not self.drop and isinstance(found.rows[-1], Failed):
                 break
-        names = next((part.names for part in parts if part.names is not None), None)
-        return Outputs([row for part in parts for row in part.rows], names, failed)
+        return found
 
     def _table(self, output: Output, b: int) -> tuple[Floats, Names]:
         """Summaries (b, ...) of the output of a batch."""
@@ -141,10 +141,26 @@ def one_by_one(theta: Floats, seed: Seed) -> list[tuple[Floats, Seed]]:
     return [(theta[k : k + 1], Seed(seed.entropy, spawn_key=key)) for k, key in enumerate(keys)]
 
 
+def by_key(outputs: Outputs, expected: Names) -> Outputs:
+    """Put outputs that came as dicts in the order of the expected keys; others have failed."""
+    names, wrong, order = expected or outputs.names, None, None
+    try:
+        order = order_of(outputs.names, expected, "a simulation")
+    except ValueError as error:
+        wrong = Failed(str(error))
+
+    def put(row: Row) -> Row:
+        if isinstance(row, Failed):
+            return row
+        return wrong or (row if order is None else row[order])
+
+    return replace(outputs, rows=[put(row) for row in outputs.rows], names=names)
+
+
 def as_row(output: Output) -> tuple[Floats, Names]:
     """Output of one simulation as floats (at least 1-d), and its names if it came as a dict."""
     if isinstance(output, Mapping):
-        table, names = as_table({k: np.asarray(to_numpy(v))[None] for k, v in output.items()}, 1)
+        table, names = as_table({k: to_numpy(as_array(v))[None] for k, v in output.items()}, 1)
         return table[0], names
     return np.atleast_1d(_floats(output)), None
 
@@ -168,10 +184,7 @@ def as_table(output: Output, b: int, flat: bool = True) -> tuple[Floats, Names]:
 
 
 def _floats(values: Array) -> Floats:
-    array = np.asarray(to_numpy(values))
-    if array.dtype.kind not in "fiubO":  # NumPy would turn digits in strings into numbers
-        raise TypeError(f"simulations must be real numbers, got {array.dtype} values")
-    return array.astype(np.float64)
+    return np.array(to_numpy(as_real(values, "a simulation")), dtype=np.float64)
 
 
 def inspect_simulator(

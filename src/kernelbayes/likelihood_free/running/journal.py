@@ -22,8 +22,9 @@ from zlib import crc32
 import numpy as np
 
 from kernelbayes.arrays import Floats, Ints
-from kernelbayes.likelihood_free.running.calling import Failed, Names, Outputs, Row
+from kernelbayes.likelihood_free.running.calling import Failed, Outputs, Row
 from kernelbayes.likelihood_free.running.plan import BLOCK, Plan
+from kernelbayes.points import Names
 
 MAGIC = b"KBRUNS1\n"
 FRAME = struct.Struct("<4sIQ")  # kind, CRC-32 of kind, length and content, length

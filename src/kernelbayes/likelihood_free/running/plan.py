@@ -14,7 +14,8 @@ import numpy as np
 from kernelbayes.arrays import Floats, Ints, as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
-from kernelbayes.likelihood_free.running.calling import Caller, Failed, Names, Seed, one_by_one
+from kernelbayes.likelihood_free.running.calling import Caller, Failed, Seed, one_by_one
+from kernelbayes.points import Names, column_names, integer
 
 BLOCK = 500  # parameters drawn, and batches simulated, together: changing it changes every seed
 
@@ -86,7 +87,7 @@ def plan_of(prior: PriorLike, n: int | None, entropy: tuple[int, ...]) -> Plan:
     read = None if isinstance(prior, np.ndarray) or is_frame(prior) else as_prior(prior)
     if read is None:
         theta = np.asarray(to_numpy(as_vectors(prior, "theta")), dtype=np.float64)
-        n = len(theta) if n is None else n
+        n = len(theta) if n is None else integer(n, "n_simulations")
         if n > len(theta):
             raise ValueError(
                 f"{n} simulations at {len(theta)} parameters; to draw them with replacement, give "
@@ -94,8 +95,7 @@ def plan_of(prior: PriorLike, n: int | None, entropy: tuple[int, ...]) -> Plan:
             )
     if n is None:
         raise ValueError("n_simulations, the number of simulations, is missing")
-    if n < 1:
-        raise ValueError(f"the number of simulations must be positive, got {n}")
+    n = integer(n, "n_simulations")
 
     @cache  # drawn once: not all priors obey the seed
     def block(j: int) -> Floats:
@@ -103,4 +103,4 @@ def plan_of(prior: PriorLike, n: int | None, entropy: tuple[int, ...]) -> Plan:
             return theta[BLOCK * j : BLOCK * (j + 1)]
         return read.sample(BLOCK, np.random.default_rng(Seed(entropy, spawn_key=(j, 0))))
 
-    return Plan(block, entropy, int(n), None if read is None else read.names)
+    return Plan(block, entropy, n, column_names(prior) if read is None else read.names)

@@ -20,6 +20,7 @@ from kernelbayes.likelihood_free.running.calling import (
     Seed,
     Simulator,
     Summary,
+    by_key,
     inspect_simulator,
 )
 from kernelbayes.likelihood_free.running.journal import Journal
@@ -93,7 +94,7 @@ def carry_out(
     shape: tuple[int, ...] | None = None
     with progress_bar(missing, "simulate", progress) as bar:
         for unit, found in _outputs(caller, plan.units(done, caller.vectorized), pool, timeout):
-            theta = np.atleast_2d(unit.theta)
+            theta, found = np.atleast_2d(unit.theta), by_key(found, journal.names)
             if not caller.drop:
                 shape = shape or next(
                     (r.shape for r in found.rows if not isinstance(r, Failed)), ()

@@ -16,20 +16,21 @@ from kernelbayes.arrays import (
     Ints,
     NumericalWarning,
     as_array,
+    as_real,
     as_vectors,
+    is_frame,
     to_numpy,
 )
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.running.calling import (
     Failed,
-    Names,
     Output,
     Row,
     Summary,
     as_row,
 )
 from kernelbayes.likelihood_free.running.journal import Journal, read_journals
-from kernelbayes.points import PointsLike, column_names
+from kernelbayes.points import Names, PointsLike, column_names, in_order, named_row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,9 +80,12 @@ class Simulations:
         fewest: int = 1,
     ) -> Simulations:
         """Check simulations made elsewhere; those with NaN or infinite data are dropped."""
+        theta = in_order(theta, None if prior is None else prior.names, "theta")
         names, x_names = column_names(theta), column_names(x)
         theta = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
         table = np.asarray(to_numpy(as_array(x, "x")))
+        if table.ndim == 0:
+            raise TypeError(f"x must hold one data set per parameter, got {x!r}")
         if len(theta) != len(table):
             raise ValueError(f"{len(theta)} parameters but {len(table)} data sets")
         if prior is not None:
@@ -89,10 +93,9 @@ class Simulations:
                 raise ValueError(
                     f"the prior has {prior.dim} parameters, theta has {theta.shape[1]}"
                 )
-            check_names(names, prior.names, "theta", "the prior")
-            names = names or prior.names
+            names = prior.names or names
         if summary is None:
-            table = np.asarray(table, dtype=np.float64)
+            table = np.asarray(as_real(table, "x"), dtype=np.float64)
             table = table[:, None] if table.ndim == 1 else table
         else:
             table, x_names = np.stack([as_row(summary(row))[0] for row in table]), None
@@ -190,7 +193,8 @@ def as_observation(x: Output, summary: Summary | None, like: Simulations) -> Flo
     ``summary`` is applied to it as to one simulation. A dict is put in the order of the
     simulations' names.
     """
-    value = x
+    by_name = named_row(x, like.x_names) if is_frame(x) else None
+    value = x = x if by_name is None else by_name
     if summary is not None:
         try:
             value = summary(x)
@@ -213,15 +217,6 @@ def as_observation(x: Output, summary: Summary | None, like: Simulations) -> Flo
     if not np.all(np.isfinite(row)):
         raise ValueError("x_observed has NaN or infinite entries")
     return row
-
-
-def check_names(names: Names, expected: Names, what: str, whose: str) -> None:
-    """Raise if columns have names, but not those of the others in the same order."""
-    if names is not None and expected is not None and tuple(names) != tuple(expected):
-        raise ValueError(
-            f"the columns of {what} are {tuple(names)}, those of {whose} {tuple(expected)}; "
-            "put them in the same order"
-        )
 
 
 def why_failed(row: Row, shape: tuple[int, ...]) -> str | None:
