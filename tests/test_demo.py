@@ -21,6 +21,9 @@ from kernelbayes.demo.building import (
 )
 from kernelbayes.demo.drive import MARGIN, SPEED, Drive, drive
 
+# Some observations are unlike the small training samples, and a warning says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+
 
 def test_distances_across_the_corridor_and_along_it():
     eyes = np.array([[4.0, 4.0], [3.0, 4.0], [3.0, 4.0]])  # at x = 4 there is no door

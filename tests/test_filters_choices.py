@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 import kernelbayes as kb
 from kernelbayes.filters.choose.choices import per_dimension
 
+# Some observations are unlike the small training samples, and a warning says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+
 KERNEL_Z = kb.Gaussian(0.5)
 
 

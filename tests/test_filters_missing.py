@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 import kernelbayes as kb
 
+# Some observations are unlike the small training samples, and a warning says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+
 METHODS = ["importance", "original"]
 RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "back_ridge": 3e-2}
 
@@ -397,3 +400,24 @@ def test_an_observation_that_no_training_pair_shares_leaves_the_prediction():
     state, info = model.step(model.start(prior=far), NEW[0])
     assert np.isfinite(state.belief.weights).all()
     assert info.observed
+
+
+def test_observations_unlike_the_training_sample_are_told_of_once():
+    """Which ones, and how much of the belief is the prediction's; missing ones do not count."""
+    angle = 0.3 * np.arange(240)
+    z = np.column_stack([np.cos(angle), np.sin(angle)])
+    model = kb.KernelBayesFilter(kb.Gaussian(0.5), kb.Gaussian(0.5), rng=0).fit(z[:200], z[:200])
+    x = z[200:].copy()
+    x[[3, 17]] = 50.0
+    x[5] = np.nan
+    told = r"2 of 40 observations \(3, 17\) are unlike anything in the training sample: 100%"
+    for ask in (model.filter, model.smooth, lambda x: model.forecast(x, 2)):
+        with pytest.warns(kb.NumericalWarning, match=told) as caught:
+            beliefs = ask(x)
+        assert len(caught) == 1
+    with pytest.warns(kb.NumericalWarning, match=told):
+        beliefs = model.filter(x)
+    share = beliefs.info.prior_share
+    assert np.flatnonzero(share == 1.0).tolist() == [3, 17]
+    assert np.isnan(share[5])
+    assert np.all(np.delete(share, [3, 5, 17]) == 0.0)

@@ -7,6 +7,9 @@ import golden
 # Entries, or whole cases, whose old value was wrong: name -> why.
 MENDED: dict[str, str] = {
     "decode.peaks.mode_weight": "argmax of the weights as they are, not of the projected ones",
+    "filters.categories.frame": "columns for rescues and for the prediction's share",
+    "filters.defaults.frame": "columns for rescues and for the prediction's share",
+    "rules.estimator.defaults_score": "outside the training sample what is missing is the prior's",
 }
 
 

@@ -182,6 +182,7 @@ def test_bayes_rule_equals_the_formula(method, form):
     assert model.predict(NEW) == pytest.approx(expected @ points, **ROUNDING)
 
 
+@pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
 def test_conditional_sum_and_chain_equal_the_formulas():
     weights = oracles.ridge_solve(G_z, ETA2, kz(Z, U)).T
     assert CME(U).weights == pytest.approx(weights, **ROUNDING)

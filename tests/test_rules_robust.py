@@ -52,7 +52,8 @@ FOURIER = kb.fourier(KERNEL, 1, 20, rng=0)
 
 def test_a_kernel_that_is_zero_everywhere_gives_no_weight():
     cme = kb.ConditionalEmbedding(kb.Spectrum(5), kb.Gaussian(1.0)).fit(["ab", "ba"], [0.0, 1.0])
-    np.testing.assert_array_equal(cme("ab").weights, 0.0)
+    with pytest.warns(kb.NumericalWarning, match="lie outside"):
+        np.testing.assert_array_equal(cme("ab").weights, 0.0)
 
 
 def test_answers_do_not_depend_on_the_order_of_questions():
@@ -187,4 +188,4 @@ def test_short_reprs():
     assert [text.split("(")[0] for text in shown] == [
         "Joint", "DensityRatio", "PosteriorDiagnostics"
     ]  # fmt: skip
-    assert all(len(text) < 300 for text in shown)
+    assert all(len(text) < 350 for text in shown)

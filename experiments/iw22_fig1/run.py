@@ -48,9 +48,10 @@ def problem(d, rng, n=N, tests=1000):
 def models(X, Z, prior):
     """Name of every row, and a function that makes its fitted model."""
     kernels = Gaussian.median(X), Gaussian.median(Z)
-    importance = KernelBayesRule(*kernels, prior_ridge=0.2, ridge=0.2)
+    importance = KernelBayesRule(*kernels, prior_ridge=0.2, ridge=0.2, literal=True)
     # The paper's operator has weights n times ours, so its ridge is n^2 times ours.
-    original = KernelBayesRule(*kernels, "original", prior_ridge=0.2, ridge=0.2 / len(X) ** 2)
+    ridges = {"prior_ridge": 0.2, "ridge": 0.2 / len(X) ** 2}
+    original = KernelBayesRule(*kernels, "original", **ridges, literal=True)
     return {
         "importance, paper": lambda: importance.fit(X, Z, prior=prior),
         "original, paper": lambda: original.fit(X, Z, prior=prior),

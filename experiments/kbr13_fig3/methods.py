@@ -120,7 +120,8 @@ def conditional(kernels, ridge, theta, x, observed):
 
 def bayes(kernels, method, ridge, theta, x, observed):
     """Bayes' rule with the simulated parameters as the prior (section 4.4); eps = 0.01 / n."""
-    rule = KernelBayesRule(*kernels, method, prior_ridge=0.01 / len(x), ridge=ridge)
+    ridges = {"prior_ridge": 0.01 / len(x), "ridge": ridge}
+    rule = KernelBayesRule(*kernels, method, **ridges, literal=True)
     return rule.fit(x, theta, prior=theta).predict(observed)
 
 

@@ -40,18 +40,19 @@ from kernelbayes.points import (
     option,
 )
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
-from kernelbayes.rules.conditional import Conditional, Ridge, variable
+from kernelbayes.rules.conditional import Conditional, Ridge
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,
-    divided,
     drawn,
     prior_under,
     prior_weights,
     usable_weights,
 )
 from kernelbayes.rules.ratio import Method, density_ratio
+from kernelbayes.rules.support import filled, filled_values, warn_unsupported
+from kernelbayes.rules.variable import variable
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
@@ -75,13 +76,16 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
         Density ratio of the importance rule.
     normalize : bool
-        Divide posterior weights by their sum. Off by default, as in the papers: weights that sum
-        to less than one far from the sample say that little is known there. Where they sum to
-        nothing, the posterior is the prior, and a ``NumericalWarning`` says so.
+        Divide posterior weights by their sum. Off by default, as in the papers.
     rank : int, optional
         Nystrom features of this rank for both kernels: cost linear in n.
     rng : int, Generator or None
         For the landmarks, and for draws from a prior that is a distribution.
+    literal : bool
+        Answer with the weights of the papers wherever x is. By default what the training sample
+        does not say about x is the prior's: weights that sum to less than is usual in the sample
+        are filled up with the prior's, and a ``NumericalWarning`` names the points
+        (:mod:`kernelbayes.rules.support`).
 
     Attributes
     ----------
@@ -111,6 +115,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         normalize: bool = False,
         rank: int | None = None,
         rng: Rng = None,
+        literal: bool = False,
     ) -> None:
         self.kernel_x = kernel_x
         self.kernel_z = kernel_z
@@ -122,6 +127,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.normalize = normalize
         self.rank = rank
         self.rng = rng
+        self.literal = literal
 
     def __sklearn_tags__(self) -> Any:
         """Tags: several outputs; 1-d X is n scalar points, which scikit-learn would refuse."""
@@ -184,13 +190,14 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "rule_")
         model = self if prior is None else self.with_prior(prior)
-        result = model.rule_(X_new, kernel)
-        if not self.normalize:
-            return result
-        shape, xp = result.weights.shape, namespace(result.weights)
-        rows = xp.reshape(result.weights, (-1, shape[-1]))
-        weights = divided(rows, xp.sum(rows, axis=1), model._prior_on_z())
-        return replace(result, weights=xp.reshape(weights, shape))
+        answer = model.filled(X_new, kernel)
+        warn_unsupported(answer.diagnostics.prior_share)
+        return answer
+
+    def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
+        """Posterior as :meth:`posterior` gives it, without a warning."""
+        found = self.rule_(X_new, kernel)
+        return filled(self.rule_, found, self._prior_on_z(), self.normalize, self.literal)
 
     def predict(self, X: PointsLike) -> Array:
         """Posterior means, (m, d), or (m,) if Z was 1-d.
@@ -201,10 +208,11 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.values_ is None:
             raise TypeError("posterior means need numeric Z; use posterior(X) and decode it")
         points = self._check_queries(X)
-        means = self.rule_.expect(self._coefficients, points)
-        if self.normalize:
-            prior = self._prior_on_z() @ numeric_values(self.rule_.outputs.points)
-            means = divided(means[:, :-1], means[:, -1], prior)
+        means, share = filled_values(
+            *(self.rule_, points, self._coefficients, numeric_values(self.rule_.outputs.points)),
+            *(self._prior_on_z(), self.normalize, self.literal),
+        )
+        warn_unsupported(share)
         return means[:, 0] if self._one_dimensional else means
 
     def _prior_on_z(self) -> Array:
@@ -246,9 +254,9 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _targets(self, values: Array | None) -> Array | None:
-        """Values whose posterior expectations are wanted; with normalisation also 1, the mass."""
-        if values is None or not self.normalize:
-            return values
+        """Values whose posterior expectations are wanted, and 1, the mass."""
+        if values is None:
+            return None
         ones = namespace(values).ones_like(values[:, :1])
         return namespace(ones).concat([values, ones], axis=1)
 

@@ -47,8 +47,9 @@ from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, integer, option, take
-from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
+from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
+from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding

@@ -53,6 +53,10 @@ class StepInfo:
     reset : bool
         Whether the belief before had left the training sample, so that there was no prediction:
         all training states were equally likely before the observation.
+    prior_share : float
+        Share of the prediction in the belief for want of support: 0 for an observation inside the
+        training sample, 1 where nothing like it was seen (:mod:`kernelbayes.rules.support`). NaN
+        when there was no observation.
     """
 
     mass: Any
@@ -62,6 +66,7 @@ class StepInfo:
     fallback: Any
     rescued: Any = False
     reset: Any = False
+    prior_share: Any = float("nan")
 
     def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""

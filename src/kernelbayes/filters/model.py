@@ -25,19 +25,17 @@ from kernelbayes.arrays import (
     Rng,
     like,
     namespace,
-    row_blocks,
-    to_numpy,
 )
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
-from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import Points, count, integer, option, take
 from kernelbayes.points.numbers import positive, share
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
+from kernelbayes.rules.support import usual_support
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
 # An exact Gram matrix is factored when its numerical rank r is below this share of n: an update
 # with the factor then takes at most a third of the operations, n r^2 against n^3 / 3.
 WORTHWHILE = 1.0 / 3.0
-# Training observations whose nearest neighbours say what support is usual: enough for a first
-# percentile, the fifth smallest of them.
-SUPPORT_POINTS = 500
 
 
 class Simulated(Protocol):
@@ -223,17 +218,7 @@ class Observations:
     @cached_property
     def usual_support(self) -> float:
         """Similarity to the nearest other observation that 99 % of the training sample reach."""
-        n = count(self.X)
-        chosen = loo_subset(n, SUPPORT_POINTS)
-        points = take(self.X, chosen)
-        near = np.empty(len(chosen))
-        base = self.exact.exact
-        scale = np.sqrt(to_numpy(base.diag(self.X)))
-        for rows in row_blocks(len(chosen), n):
-            K = to_numpy(base(take(points, rows), self.X)) / np.where(scale > 0, scale, 1.0)
-            K[np.arange(len(K)), chosen[rows]] = 0.0
-            near[rows] = K.max(axis=1) / np.where(scale > 0, scale, 1.0)[chosen[rows]]
-        return float(np.quantile(near, 0.01))
+        return usual_support(self.exact.exact, self.X)
 
 
 def state_gram(

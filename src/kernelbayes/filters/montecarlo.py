@@ -61,8 +61,9 @@ from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, count, integer, option
 from kernelbayes.rules.bayes import choose_ridge
-from kernelbayes.rules.conditional import ConditionalEmbedding, Variable
+from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
+from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]

@@ -46,7 +46,7 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     scale = observations.norms * xp.sqrt(base._diag(points))
     positive = scale > 0
     ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-    return columns, xp.clip(xp.max(ratio, axis=0), 0.0, 1.0)
+    return columns, xp.clip(xp.max(xp.abs(ratio), axis=0), 0.0, 1.0)
 
 
 def observe(

@@ -36,6 +36,7 @@ from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.told import warn_rescued
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
+from kernelbayes.rules.support import trust
 from kernelbayes.sums import total
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 # Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
 # by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
 TRUSTED_SHARE = 0.1
-# An observation with less than this share of the usual support is trusted in proportion. For a
-# Gaussian kernel that is two bandwidths away from a training sample which lies close together.
-UNUSUAL = 0.1
 
 
 # --- predict: the sum rule ------------------------------------------------------------------------
@@ -170,7 +168,7 @@ def posterior(
     if seen.observations is not None and seen.observations.rule.literal:
         return literal_posterior(gamma, seen.observations, seen, plain)
     if seen.observations is not None:
-        mass, trusted = 0.0, trust(seen.observations, seen.support)
+        mass, trusted = 0.0, _trust(seen.observations, seen.support)
         if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
             raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain)
             mass, power = float(xp.sum(raw)), seen.observations.rule.tempering
@@ -178,23 +176,25 @@ def posterior(
     if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
         w, cancelled = cut_off(w), True
     fallback = observed and (w is None or trusted < 1.0 or cancelled)
+    share = 1.0 - trusted if observed else float("nan")
     if w is None:
         w = v
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
     ess = float(1.0 / xp.sum(w**2))
-    return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued)
+    return w, StepInfo(
+        mass, seen.support, ess, observed, fallback, rescued, prior_share=share
+    )
 
 
 # --- trust and weights ----------------------------------------------------------------------------
 
 
-def trust(observations: Observations, support: float) -> float:
+def _trust(observations: Observations, support: float) -> float:
     """How far an observation of this support can be trusted, from 0 to 1."""
-    if not np.isfinite(support) or support <= 0.0:
+    if not np.isfinite(support):
         return 0.0
-    enough = UNUSUAL * observations.usual_support
-    return 1.0 if support >= enough else support / enough
+    return float(trust(np.asarray(support), observations.usual_support))
 
 
 def normalised(weights: Array) -> Array | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelbayes.arrays import Array, NumericalWarning, namespace
 from kernelbayes.filters.beliefs import StepInfo
-from kernelbayes.rules.support import first_few
+from kernelbayes.rules.support import first_few, told_of
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Run
@@ -20,6 +20,14 @@ def told(runs: list[Run]) -> list[Run]:
     infos = [run.infos[t] for run in runs for t in run.kept]
     warn_rescued(infos)
     warn_empty(infos)
+    found = told_of(np.array([info.prior_share for info in infos]), "observations")
+    if found:
+        warnings.warn(
+            f"{found[0]} are unlike anything in the training sample: {found[1]} of the belief is "
+            "the prediction's (info.prior_share)",
+            NumericalWarning,
+            stacklevel=3,
+        )
     return runs
 
 

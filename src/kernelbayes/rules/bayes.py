@@ -49,7 +49,6 @@ from kernelbayes.rules.conditional import (
     Conditional,
     ConditionalEmbedding,
     Ridge,
-    Variable,
     as_conditional,
 )
 from kernelbayes.rules.prior import (
@@ -60,6 +59,7 @@ from kernelbayes.rules.prior import (
     usable_weights,
 )
 from kernelbayes.rules.ratio import DensityRatio
+from kernelbayes.rules.variable import Variable
 
 Form = Literal["a", "b"]
 FORMS = get_args(Form)

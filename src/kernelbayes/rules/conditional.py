@@ -20,85 +20,32 @@ from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import device
 
 from kernelbayes.arrays import Array, Floats, Ints, Rng, as_doubles, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.gram import Factored, Gram, Solver, check_ridge
-from kernelbayes.gram.features import nystrom
+from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import (
     Points,
     PointsLike,
     as_fine_as,
-    column_names,
     count,
-    own,
-    query,
     take,
 )
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
-from kernelbayes.rules.support import nearest_similarity, similarity
+from kernelbayes.rules.support import (
+    filled,
+    nearest_similarity,
+    similarity,
+    usual_mass,
+    warn_unsupported,
+)
+from kernelbayes.rules.variable import Variable, variable
 
 Ridge = float | Literal["loo"]
-
-
-@dataclass(frozen=True, eq=False)
-class Variable:
-    """Training points of one variable, with their kernel and column names."""
-
-    points: Points
-    kernel: Kernel
-    names: tuple[str, ...] | None = None
-
-    @cached_property
-    def gram(self) -> Gram:
-        """Gram matrix of the points, made when it is first needed."""
-        return Gram.of(self.kernel, self.points)
-
-    @property
-    def n(self) -> int:
-        """Number of points."""
-        return count(self.points)
-
-    def query(self, X: PointsLike) -> tuple[PointsLike, bool]:
-        """Values of the variable as a user asks for them, and whether it is only one."""
-        return query(X, self.points, self.names, by_name=self.kernel.by_name)
-
-    def exact(self, keep: Ints) -> Floats:
-        """Exact finite features (m, r) of some of the points, as NumPy doubles."""
-        return np.asarray(Gram.of(self.kernel, take(self.points, keep), double=True).factor)
-
-    @property
-    def uniform(self) -> Array:
-        """Weights 1/n (n,), of the kernel's kind of array."""
-        one = self.kernel.diag(take(self.points, slice(0, 1)))
-        return namespace(one).ones(self.n, dtype=one.dtype, device=device(one)) / self.n
-
-
-def variable(
-    X: PointsLike,
-    kernel: Kernel | None,
-    name: str,
-    rank: int | None = None,
-    rng: Rng = None,
-    copy: bool = True,
-) -> Variable:
-    """Variable of a sample as a user gives it, under the default kernel unless one is given.
-
-    With a rank, it has Nystrom features unless the kernel has finite features already.
-    """
-    kernel = (
-        default_kernel(X, name) if kernel is None else as_kernel(kernel, f"the kernel on {name}")
-    )
-    if rank is not None and not kernel.finite:
-        kernel = nystrom(kernel, X, rank, rng=rng)
-    points = kernel.points(X, name)
-    return Variable(own(points, X) if copy else points, kernel, column_names(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +90,11 @@ class Conditional:
             return self.operator
         return self.inputs.gram.ridge(self.ridge)
 
+    @cached_property
+    def usual_mass(self) -> float:
+        """Mass that 99 % of the training inputs reach, each left out of its own answer."""
+        return usual_mass(self)
+
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
         """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,)."""
         keep = loo_subset(self.n)
@@ -167,7 +119,7 @@ class Conditional:
         weights, support = self._weights(points)
         kernel = outputs.kernel if kernel is None else as_kernel(kernel)
         batch = Batch(outputs.points, weights, kernel, outputs.names)
-        diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics)
+        diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics, 0.0 * support)
         batch = replace(batch, diagnostics=diagnostics)
         return batch[0] if single else batch
 
@@ -198,15 +150,26 @@ class Conditional:
 
     def expect(self, coefficients: Array, X: Points) -> Array:
         """Conditional expectations (m, k) at checked points, O(n) or O(r) each, in row blocks."""
+        return self.supported(coefficients, X)[0]
+
+    def supported(self, coefficients: Array, X: Points) -> tuple[Array, Array]:
+        """Conditional expectations (m, k) at checked points, and the points' supports (m,)."""
         if self.lift is not None:
-            return self._weights(X)[0] @ coefficients
-        inputs, parts = self.inputs, []
-        finite = isinstance(inputs.gram, Factored)
+            weights, support = self._weights(X)
+            return weights @ coefficients, support
+        inputs, parts, near = self.inputs, [], []
+        kernel, training = inputs.kernel, inputs.points
         for rows in row_blocks(count(X), coefficients.shape[0]):
             chunk = take(X, rows)
-            K = inputs.kernel.features(chunk) if finite else inputs.kernel(chunk, inputs.points)
+            if isinstance(inputs.gram, Factored):
+                K = kernel.features(chunk)
+                near.append(nearest_similarity(kernel, chunk, training))
+            else:
+                K = kernel(chunk, training)
+                near.append(similarity(K, kernel, chunk, training))
             parts.append(K @ coefficients)
-        return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+        xp = namespace(*parts)
+        return xp.concat(parts, axis=0), xp.concat(near)
 
     def _weights(self, points: Points) -> tuple[Array, Array]:
         """Weights (m, n) at checked points, and the similarity (m,) of the nearest input."""
@@ -232,6 +195,11 @@ class ConditionalEmbedding:
         for anything else. A kernel with finite features makes the cost linear in n.
     ridge : float or "loo"
         lambda in (G_X + n lambda I)^-1; "loo" minimises the closed-form leave-one-out error.
+    fill : bool
+        Fill what the sample does not say about x from the training marginal of Z, as
+        :class:`~kernelbayes.KernelBayesRule` does from its prior. By default weights are those of
+        the formula wherever x is, and a ``NumericalWarning`` names the points outside the sample
+        (:mod:`kernelbayes.rules.support`).
 
     Attributes
     ----------
@@ -254,6 +222,7 @@ class ConditionalEmbedding:
     kernel_x: Kernel | None = None
     kernel_z: Kernel | None = None
     ridge: Ridge = "loo"
+    fill: bool = False
     _fitted: Conditional | None = field(default=None, init=False, repr=False)
 
     def fit(self, X: PointsLike, Z: PointsLike, *, copy: bool = True) -> Self:
@@ -287,7 +256,17 @@ class ConditionalEmbedding:
 
     def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Embedding of P(Z | x), for the result perhaps another kernel; see Conditional."""
-        return self.conditional_(X_new, kernel)
+        full = self.filled(X_new, kernel)
+        done = "is filled in" if self.fill else "would be filled in by fill=True"
+        warn_unsupported(full.diagnostics.prior_share, "training marginal", done)
+        if self.fill:
+            return full
+        return replace(full, weights=full.diagnostics.embedding.weights)
+
+    def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
+        """Embedding of P(Z | x), filled from the training marginal of Z, without a warning."""
+        rule = self.conditional_
+        return filled(rule, rule(X_new, kernel), rule.outputs.uniform)
 
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
         """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).

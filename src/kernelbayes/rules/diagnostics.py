@@ -21,8 +21,12 @@ class PosteriorDiagnostics:
         Sum of the weights, near 1 where the sample says much and near 0 far from it; effective
         sample size; share of negative weight, sum of |w_i| over w_i < 0 relative to all |w_i|.
     support : array (m,)
-        Similarity k(x, x_i) / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
+        Similarity |k(x, x_i)| / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
         landmark): 1 on a training point, 0 where nothing like x was seen.
+    prior_share : array (m,)
+        What an estimator has filled from the prior, for want of mass or support: 0 inside the
+        training sample, 1 where nothing like x was seen (:mod:`kernelbayes.rules.support`). The
+        other entries are those of the rule's own answer.
     solver : gram.Diagnostics
         Of the factorisation, with ``condition`` (estimated condition number of the regularised
         matrix) and ``rescues`` (how often the ridge had to be raised).
@@ -31,10 +35,11 @@ class PosteriorDiagnostics:
     embedding: Batch | Embedding
     support: Array
     solver: Diagnostics
+    prior_share: Array
 
     def __repr__(self) -> str:
         """Say all but the embedding and the solver."""
-        names = ("mass", "ess", "negative", "support", "condition", "rescues")
+        names = ("mass", "ess", "negative", "support", "prior_share", "condition", "rescues")
         return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
     mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
@@ -46,4 +51,5 @@ class PosteriorDiagnostics:
     def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
         """Return the diagnostics of one conditioning point, or of a slice of them."""
         assert isinstance(self.embedding, Batch)
-        return PosteriorDiagnostics(self.embedding[index], self.support[index], self.solver)
+        support, share = self.support[index], self.prior_share[index]
+        return PosteriorDiagnostics(self.embedding[index], support, self.solver, share)

@@ -20,11 +20,11 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
-from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike, in_order, own, points_in_order
-from kernelbayes.rules.conditional import Conditional, Variable
+from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.ratio import DensityRatio
+from kernelbayes.rules.variable import Variable
 
 BayesMethod = Literal["importance", "original"]
 # Points, an embedding, a scipy.stats distribution or a list of them where there is an rng, or None
@@ -166,18 +166,3 @@ def usable_weights(weights: Array, method: BayesMethod) -> Array:
         stacklevel=3,
     )
     return xp.ones_like(weights) / weights.shape[0]
-
-
-def divided(rows: Array, mass: Array, prior: Array) -> Array:
-    """Rows (m, k) over their mass (m,); the prior (k,) where there is none."""
-    xp = namespace(rows)
-    lost = xp.abs(mass) < LEAST_MASS
-    if bool(xp.any(lost)):
-        warnings.warn(
-            f"{int(xp.sum(xp.astype(lost, xp.int64)))} of {lost.shape[0]} observations are "
-            "unlike anything in the training sample; their posterior is the prior",
-            NumericalWarning,
-            stacklevel=3,
-        )
-    found = rows / xp.where(lost, xp.ones_like(mass), mass)[:, None]
-    return xp.where(lost[:, None], prior[None, :], found)

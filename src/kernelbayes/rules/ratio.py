@@ -69,9 +69,10 @@ from kernelbayes.points import (
     share,
     take,
 )
-from kernelbayes.rules.conditional import Ridge, Variable
+from kernelbayes.rules.conditional import Ridge
 from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge
 from kernelbayes.rules.matching import mean_matching
+from kernelbayes.rules.variable import Variable
 
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 

@@ -43,10 +43,10 @@ from kernelbayes.gram.lapack import symmetric_factor
 from kernelbayes.gram.loo import RidgePath, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
-from kernelbayes.rules.conditional import Variable
 from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
+from kernelbayes.rules.variable import Variable
 from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row

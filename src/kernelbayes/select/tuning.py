@@ -34,8 +34,9 @@ from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, integer, numeric_values, option, take
-from kernelbayes.rules.conditional import ConditionalEmbedding, variable
+from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
+from kernelbayes.rules.variable import variable
 from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import coarse_to_fine, progress_bar

@@ -334,13 +334,13 @@ class Rule(Near):
         kernel_x, kernel_z = Gaussian.median(U, variant.bandwidth), Gaussian.median(task.P)
         if variant.kind == "cme" and task.weights is None and len(U) <= DENSE:
             cme = ConditionalEmbedding(kernel_x, kernel_z).fit(U, task.P)
-            return cls(task, inverse, variant, cme)
+            return cls(task, inverse, variant, cme.filled)
         method: BayesMethod = "original" if variant.kind == "original" else "importance"
         rank = RANK if len(U) > DENSE else None
         prior = None if task.weights is None else embed(task.P, kernel_z, task.weights)
         seed = int(rng.integers(2**31))
         rule = KernelBayesRule(kernel_x, kernel_z, method=method, rank=rank, rng=seed)
-        return cls(task, inverse, variant, rule.fit(U, task.P, prior=prior).posterior)
+        return cls(task, inverse, variant, rule.fit(U, task.P, prior=prior).filled)
 
     def sample(self, X: Floats) -> Iterator[Sample]:
         """Points (n, d), adjusted or not, and weights (n,) given each of the data X (m, q)."""
