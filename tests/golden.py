@@ -758,7 +758,7 @@ def _():
     return {"at_denominator": ratio.at_denominator, "new": ratio.ratio(NEW)}
 
 
-@case("rules.estimator")
+@case("rules.estimator", warns=True)
 def _():
     x, z = pairs()
     u, found = prior(), {}
@@ -961,7 +961,7 @@ def _():
     }
 
 
-@case("filters.sequences")
+@case("filters.sequences", warns=True)
 def _():
     (x1, z1), (x2, z2) = circling(84, 30), circling(85, 35)
     x1[4] = np.nan
@@ -1105,7 +1105,7 @@ def _():
     }
 
 
-@case("filters.tune")
+@case("filters.tune", warns=True)
 def _():
     x, z = circling(80, 60)
     found = {}
