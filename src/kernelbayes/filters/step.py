@@ -182,9 +182,7 @@ def posterior(
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
     ess = float(1.0 / xp.sum(w**2))
-    return w, StepInfo(
-        mass, seen.support, ess, observed, fallback, rescued, prior_share=share
-    )
+    return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued, prior_share=share)
 
 
 # --- trust and weights ----------------------------------------------------------------------------
