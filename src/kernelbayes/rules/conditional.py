@@ -21,7 +21,7 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, as_doubles, namespace, row_blocks
+from kernelbayes.arrays import Array, Floats, as_doubles, namespace, row_blocks
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
