@@ -629,7 +629,7 @@ def _():
         "loo_mean": mu.mean(),
         "loo_ridge": [cme.ridge_],
         "loo_errors": [*np.ravel(ridges), *np.ravel(errors)],
-        "bandwidths": [cme.kernel_x_.bandwidth, cme.kernel_z_.bandwidth],
+        "bandwidths": np.hstack([cme.kernel_x_.bandwidth, cme.kernel_z_.bandwidth]),
         "given_weights": given(NEW).weights,
         "given_one": given(NEW[0])(z[:5]),
         "given_interval": given(NEW).interval(0.8),
@@ -814,7 +814,7 @@ def _():
     x, z = pairs()
     cme = kb.tune(kb.ConditionalEmbedding(), x, z, budget=6)
     found = {
-        "cme": [cme.kernel_x_.bandwidth, cme.ridge_],
+        "cme": np.hstack([cme.kernel_x_.bandwidth, cme.ridge_]),
         "cme_scores": scores(cme),
         "cme_mean": cme(NEW).mean(),
     }

@@ -120,6 +120,7 @@ INSTANCES = [
     Instance("delta", kb.Delta(), vectors()),
     Instance("delta-scalars", kb.Delta(), vectors(1)),
     Instance("delta-names", kb.Delta(), strings()),
+    Instance("delta-soft", kb.Delta(0.8), strings()),
     Instance("trace", kb.Trace(), matrices()),
     Instance("rotation", kb.Rotation(0.8), rotations()),
     Instance("pyramid", kb.SpatialPyramid(levels=2, bins=10), images()),

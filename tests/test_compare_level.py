@@ -7,6 +7,7 @@ counts.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -20,6 +21,18 @@ SIZES = [(40, 40), (50, 25)]
 def two_samples(method, n, m, rng, **options):
     x, y = rng.normal(size=(n, 2)), rng.normal(size=(m, 2))
     return kb.mmd_test(x, y, options.pop("kernel", None), B, rng, method=method, **options)
+
+
+def mixed_frame(n, rng):
+    """Columns in different units, counts, a category and a flag."""
+    return pd.DataFrame(
+        {
+            "income": np.exp(10.0 + rng.normal(size=n)),
+            "visits": rng.poisson(0.3, size=n),
+            "city": rng.choice(["Oslo", "Rome", "Bonn"], size=n),
+            "member": rng.random(n) < 0.5,
+        }
+    )
 
 
 def weighted(n, m, rng):
@@ -105,6 +118,19 @@ EXACT = {
         )
         for n, m in SIZES
     },
+    **{
+        f"mmd-{name}-{n}-{m}": lambda rng, run=run, n=n, m=m: run(
+            mixed_frame(n, rng), mixed_frame(m, rng), permutations=B, rng=rng
+        )
+        for name, run in (("mixed", kb.mmd_test), ("mixed-aggregated", kb.mmd_aggregated))
+        for n, m in SIZES
+    },
+    "mmd-frame": lambda rng: kb.mmd_test(
+        *(mixed_frame(40, rng)[["income", "visits"]] for _ in range(2)), None, B, rng
+    ),
+    "hsic-mixed": lambda rng: kb.hsic_test(
+        mixed_frame(40, rng), mixed_frame(40, rng), None, None, B, rng
+    ),
     "hsic-permutation": lambda rng: independent("permutation", 40, rng),
     "hsic-weighted": weighted_pairs,
     "hsic-power": lambda rng: kb.hsic_test(

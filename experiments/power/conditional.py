@@ -69,7 +69,8 @@ def main():
             for run in range(options.runs):
                 rng = np.random.default_rng(run)
                 data = draw(problem, options.points, dependence, rng)
-                p.append(kb.ci_test(*data, permutations=199, rng=rng).pvalue)
+                kernel_z = kb.Gaussian.median(data[2])
+                p.append(kb.ci_test(*data, kernel_z=kernel_z, permutations=199, rng=rng).pvalue)
                 q.append(partial_correlation(*data))
             for name, values in (("ours", p), ("partial", q)):
                 shares[name].append(np.mean(np.array(values) <= LEVEL))

@@ -19,6 +19,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import kernelbayes as kb
+from kernelbayes.compare.aggregate import MULTIPLES
+from kernelbayes.compare.samples import bandwidth_family
 
 HERE = Path(__file__).parent
 N, LEVEL = 200, 0.05
@@ -63,7 +65,8 @@ PAIRS = {"sine": sine, "circle": circle}
 
 def two_sample_tests(x, y, seed, permutations):
     """P-value of every two-sample test on one data set."""
-    kernel = kb.Gaussian.median(np.concatenate([x, y]))
+    pooled, how = np.concatenate([x, y]), (permutations, seed)
+    kernel = kb.Gaussian.median(pooled)
     rows = {
         "Linear kernel": kb.mmd_test(x, y, kb.Linear(), permutations, seed),
         "permutation": kb.mmd_test(x, y, kernel, permutations, seed),
@@ -71,8 +74,10 @@ def two_sample_tests(x, y, seed, permutations):
         "features": kb.mmd_test(x, y, kernel, permutations, seed, method="features"),
         "block": kb.mmd_test(x, y, kernel, permutations, seed, method="block"),
         "linear time": kb.mmd_test(x, y, kernel, permutations, seed, method="linear"),
-        "kernel by power": kb.mmd_test(x, y, "power", permutations, seed),
-        "aggregated": kb.mmd_aggregated(x, y, permutations=permutations, rng=seed),
+        "kernel by power": kb.mmd_test(x, y, bandwidth_family(kernel, pooled, 10), *how),
+        "aggregated": kb.mmd_aggregated(
+            *(x, y, [kernel.scaled(s) for s in MULTIPLES]), *how, weights=MULTIPLES
+        ),
     }
     return {name: result.pvalue for name, result in rows.items()}
 

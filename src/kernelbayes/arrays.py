@@ -221,8 +221,9 @@ def refuse_dates(X: Array, name: str) -> None:
     kinds = set(map(type, X.ravel().tolist())) if X.dtype.kind == "O" else {date}
     if any(issubclass(kind, date | timedelta | time) for kind in kinds):
         raise TypeError(
-            f"{name} holds dates or times; turn them into numbers first, for instance seconds "
-            "since a reference: (X - X.min()) / np.timedelta64(1, 's')"
+            f"{name} holds dates or times; turn them into numbers first: for a trend, for instance "
+            "seconds since a reference, (X - X.min()) / np.timedelta64(1, 's'); for a rhythm the "
+            "hour, the weekday or the day of the year, with Periodic(bandwidth, period)"
         )
 
 

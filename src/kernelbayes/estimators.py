@@ -28,6 +28,7 @@ from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.default import mixed_columns
 from kernelbayes.points import (
     Points,
     PointsLike,
@@ -51,6 +52,7 @@ from kernelbayes.rules.prior import (
     usable_weights,
 )
 from kernelbayes.rules.ratio import Method, density_ratio
+from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import filled, filled_values, warn_unsupported
 from kernelbayes.rules.variable import variable
 
@@ -63,7 +65,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel_x, kernel_z : Kernel, optional
-        None means the median heuristic.
+        None means default kernels, with a scale for each column; that of x is chosen by how well
+        it predicts z (:mod:`kernelbayes.rules.scales`).
     method : {"importance", "original"}
         IW22 Alg. 1 or KBR13 eq. 13.
     prior_ridge : float or "loo"
@@ -157,9 +160,10 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         names = column_names(X)
         X, Z = self._check_pairs(X, y if Z is None else Z)
         generator = as_generator(self.rng)
-        observed = variable(X, self.kernel_x, "X", self.rank, generator, copy)
+        kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z, means=True)
+        observed = variable(X, kernel_x, "X", self.rank, generator, copy)
         observed = replace(observed, names=names)
-        hidden = variable(Z, self.kernel_z, "Z", self.rank, generator, copy)
+        hidden = variable(Z, kernel_z, "Z", self.rank, generator, copy)
         self.kernel_x_, self.kernel_z_ = observed.kernel, hidden.kernel
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
@@ -317,7 +321,7 @@ def _is_table(X: PointsLike) -> bool:
     """Whether X is a table of numbers that scikit-learn's checks understand."""
     if scipy.sparse.issparse(X):
         return True
-    if isinstance(X, dict | str) or X is None:
+    if isinstance(X, dict | str) or X is None or mixed_columns(X) is not None:
         return False
     array = X.to_numpy() if is_frame(X) else X
     if isinstance(array, list | tuple):

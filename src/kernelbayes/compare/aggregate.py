@@ -45,11 +45,10 @@ from kernelbayes.compare.problem import (
     check_sizes,
     is_constant,
     one_space,
-    pooled_kernel,
     same_columns,
 )
 from kernelbayes.compare.result import KernelTestResult
-from kernelbayes.compare.samples import check_pairs, kernel_list, variable_family
+from kernelbayes.compare.samples import check_pairs, kernel_list, pooled_kernel, variable_family
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, own, share
 
@@ -210,7 +209,7 @@ def two_sample_collection(X: PointsLike, Y: PointsLike) -> tuple[list[Kernel], F
     differences it is needed for make it extreme. Symmetric in the points, as permutations need.
     """
     kernel = pooled_kernel(X, Y)
-    if kernel.gaussian_bandwidth is None:
+    if kernel.scaled(2.0) == kernel:
         return [kernel], np.ones(1)
     return [kernel.scaled(float(scale)) for scale in MULTIPLES], MULTIPLES
 

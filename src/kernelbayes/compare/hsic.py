@@ -48,7 +48,6 @@ from kernelbayes.compare.problem import (
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, own, take
 
 
@@ -128,8 +127,8 @@ def hsic_test(
     )
     if weighted and unbiased:
         raise ValueError("weighted pairs have no unbiased statistic; leave out one of the two")
-    kernel_x = default_kernel(X) if kernel_x is None else kernel_x
-    kernel_y = default_kernel(Y, "Y") if kernel_y is None else kernel_y
+    kernel_x = samples.variable_kernel(X) if kernel_x is None else kernel_x
+    kernel_y = samples.variable_kernel(Y, "Y") if kernel_y is None else kernel_y
     if not (isinstance(kernel_x, Kernel) and isinstance(kernel_y, Kernel)):
         if weighted:
             raise ValueError("choosing kernels takes no weights; give one kernel for each variable")

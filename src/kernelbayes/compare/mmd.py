@@ -39,7 +39,6 @@ from kernelbayes.compare.problem import (
     finish,
     jackknife,
     one_space,
-    pooled_kernel,
     same_columns,
     sample_gram,
 )
@@ -131,7 +130,7 @@ def mmd_test(
         *(block_length, block_size, rank, weighted),
     )
     Y = same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
-    kernel = pooled_kernel(X, Y) if kernel is None else kernel
+    kernel = samples.pooled_kernel(X, Y) if kernel is None else kernel
     details = dict[str, Any]()
     if not isinstance(kernel, Kernel):
         if weighted:

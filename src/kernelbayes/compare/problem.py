@@ -29,13 +29,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_array, as_vectors, is_frame
+from kernelbayes.arrays import Floats, Ints, NumericalWarning
 from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
-from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, column_names, concatenate, count, in_order, take
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, column_names, count, in_order, take
 from kernelbayes.points.numbers import flag, integer, option, share
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
@@ -289,22 +288,6 @@ def check_sizes(least: int, **sizes: int) -> None:
     for name, n in sizes.items():
         if n < least:
             raise ValueError(f"too few points: {name} has {n}; this test needs at least {least}")
-
-
-def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
-    """Median heuristic on both samples together, which permutations leave as it is."""
-    for sample, name in ((X, "X"), (Y, "Y")):
-        if is_frame(sample):
-            default_kernel(sample, name)  # refuses columns of mixed types
-    first, second = as_array(X, "X"), as_array(Y, "Y")
-    if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
-        return default_kernel(first)
-    first, second = as_vectors(first, "X"), as_vectors(second, "Y")
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"points of one space are needed: X has {first.shape[1]} columns, Y {second.shape[1]}"
-        )
-    return Gaussian.median(concatenate(first, second))
 
 
 def same_columns(X: PointsLike, Y: PointsLike, *kernels: object) -> PointsLike:

@@ -12,10 +12,24 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, NumericalWarning, as_doubles, as_floats
-from kernelbayes.compare.problem import Problem, check_sizes, pooled_kernel
-from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.kernels.default import default_kernel
+from kernelbayes.arrays import (
+    Array,
+    NumericalWarning,
+    as_array,
+    as_doubles,
+    as_floats,
+    as_vectors,
+    is_frame,
+)
+from kernelbayes.compare.problem import Problem, check_sizes
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import (
+    Columns,
+    additive_kernel,
+    columns_of,
+    default_kernel,
+    mixed_columns,
+)
 from kernelbayes.points import Points, PointsLike, concatenate, count, share, take
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
@@ -105,32 +119,77 @@ def candidates(kernel: Choice, name: str, family: Callable[[], list[Kernel]]) ->
 
 
 def bandwidth_family(kernel: Kernel, points: Points, size: int) -> list[Kernel]:
-    """Gaussian kernels, bandwidths evenly spaced on a log scale over the range of distances.
+    """Multiples of a kernel, bandwidths evenly spaced on a log scale over the range of distances.
 
     From half the 5 % quantile to twice the 95 % quantile, as the authors of MMDAgg do (Schrab et
-    al. 2023). Any other kernel stays alone.
+    al. 2023); of a kernel that is no function of one distance, over two octaves to each side. A
+    kernel without a bandwidth stays alone.
     """
-    if kernel.gaussian_bandwidth is None:
+    if kernel.scaled(2.0) == kernel:
         return [kernel]
-    n = count(points)
-    keep = np.random.default_rng(0).choice(n, min(n, RANGE_POINTS), replace=False)
-    distances = pdist(as_doubles(take(points, keep)))
-    distances = distances[distances > 0.0]
-    if not distances.size:
-        return [kernel]
-    low, high = np.quantile(distances, [0.05, 0.95])
-    return [Gaussian(float(h)) for h in np.geomspace(0.5 * low, 2.0 * high, size)]
+    low, high = -2.0, 2.0
+    if kernel.gaussian_bandwidth is not None:
+        n = count(points)
+        keep = np.random.default_rng(0).choice(n, min(n, RANGE_POINTS), replace=False)
+        distances = pdist(as_doubles(take(points, keep)) / np.asarray(kernel.gaussian_bandwidth))
+        distances = distances[distances > 0.0]
+        if not distances.size:
+            return [kernel]
+        low, high = np.log2(np.quantile(distances, [0.05, 0.95]) * [0.5, 2.0])
+    return [kernel.scaled(float(scale)) for scale in np.logspace(low, high, size, base=2.0)]
+
+
+def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
+    """Default kernel of both samples together, which permutations leave as it is.
+
+    For frames of several columns the joint kernel and those of all columns are added up.
+    """
+    columns_x, columns_y = columns_of(X, "X"), columns_of(Y, "Y")
+    if columns_x is not None and columns_y is not None:
+        mixed = _pooled_columns(columns_x, columns_y)
+        if mixed is not None:
+            return additive_kernel(mixed)
+    first, second = as_array(X, "X"), as_array(Y, "Y")
+    if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
+        return default_kernel(concatenate(first, second))
+    first, second = as_vectors(first, "X"), as_vectors(second, "Y")
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"points of one space are needed: X has {first.shape[1]} columns, Y {second.shape[1]}"
+        )
+    pooled = concatenate(first, second)
+    named = any(is_frame(sample) or isinstance(sample, Mapping) for sample in (X, Y))
+    return additive_kernel(pooled) if named else default_kernel(pooled)
+
+
+def _pooled_columns(first: Columns, second: Columns) -> Columns | None:
+    """Columns of two frames below each other; None if all are numbers."""
+    if set(first) != set(second):
+        raise ValueError(
+            f"X has columns {tuple(first)}, Y {tuple(second)}: give both the same columns"
+        )
+    for key in first:
+        if (first[key].dtype.kind in "fiu") != (second[key].dtype.kind in "fiu"):
+            raise TypeError(f"column {key!r} holds numbers in one sample and none in the other")
+    pooled = {key: np.concatenate([first[key], second[key]]) for key in first}
+    return mixed_columns(pooled)
+
+
+def variable_kernel(X: PointsLike, name: str = "X") -> Kernel:
+    """Default kernel of one variable; for frames of several columns theirs are added to it."""
+    named = is_frame(X) or isinstance(X, Mapping)
+    return additive_kernel(X, name) if named else default_kernel(X, name)
 
 
 def pooled_family(X: PointsLike, Y: PointsLike) -> list[Kernel]:
-    """Ten Gaussian kernels over the range of distances of two samples together."""
+    """Ten kernels over the range of distances of two samples together."""
     kernel = pooled_kernel(X, Y)
     return bandwidth_family(kernel, concatenate(kernel.points(X), kernel.points(Y)), 10)
 
 
 def variable_family(points: PointsLike) -> list[Kernel]:
-    """Five Gaussian kernels over the range of distances of one variable."""
-    kernel = default_kernel(points)
+    """Five kernels over the range of distances of one variable."""
+    kernel = variable_kernel(points)
     return bandwidth_family(kernel, kernel.points(points), 5)
 
 

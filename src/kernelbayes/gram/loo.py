@@ -42,13 +42,20 @@ def score_targets(kernel: Kernel, points: Points) -> Floats:
     """Targets (n, q) of leave-one-out errors: vectors and the constant 1, or kernel features.
 
     For a kernel on vectors, what counts is the conditional mean and the mass: the coordinates, and
-    the constant 1 as one more coordinate of their average variance. Anything else is scored in
-    its RKHS.
+    the constant 1 as one more coordinate of their average variance. Coordinates count in units of
+    the kernel's bandwidths, if it has one for each. Anything else is scored in its RKHS.
     """
     if not kernel.is_vector:
         return exact_features(kernel, points)[0]
     values = np.asarray(to_numpy(points), dtype=np.float64).reshape(count(points), -1)
+    values = values / column_units(kernel)
     return with_constant(values, values)
+
+
+def column_units(kernel: Kernel) -> Floats | float:
+    """Units (d,) in which errors of the columns are comparable; 1 if the kernel has one scale."""
+    bandwidth = kernel.exact.gaussian_bandwidth
+    return np.asarray(bandwidth) if isinstance(bandwidth, tuple) else 1.0
 
 
 def with_constant(values: Floats, training: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,11 +35,13 @@ from kernelbayes.points import Points, PointsLike, finite, flag, integer
 class Delta(Kernel):
     r"""Delta kernel, for categories.
 
-    .. math:: k(x, y) = 1 \text{ if } x = y \text{ else } 0
+    .. math:: k(x, y) = 1 \text{ if } x = y \text{ else } \exp(-1 / 2 h^2)
 
-    Characteristic on any finite or countable set: an embedding is a table of probabilities, and
-    every kernel rule becomes the rule for tables. Points are numbers, strings or any values that
-    NumPy can compare; points with several columns are equal when all columns are.
+    With the bandwidth h = 0, as a rule, an embedding is a table of probabilities, and every kernel
+    rule becomes the rule for tables. A positive one (the Gaussian kernel of a distance that is 0 or
+    1) keeps different categories a little alike, so that a product over many columns does not
+    take the sample apart. Characteristic on any finite set. Points are numbers, strings or any
+    values that NumPy can compare; points with several columns are equal when all columns are.
 
     Examples
     --------
@@ -49,8 +52,23 @@ class Delta(Kernel):
            [1.]])
     """
 
+    bandwidth: float = 0.0
+
     takes_rows = False  # points are categories
     is_categorical = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bandwidth < float("inf"):
+            raise ValueError(f"bandwidth must be finite and not negative, got {self.bandwidth!r}")
+        object.__setattr__(self, "bandwidth", float(self.bandwidth))
+
+    def __repr__(self) -> str:
+        """Without the bandwidth where it is 0."""
+        return f"Delta({self.bandwidth or ''})"
+
+    def scaled(self, factor: float) -> Kernel:
+        """Kernel with the bandwidth multiplied by a factor; itself if it is 0."""
+        return super().scaled(factor) if self.bandwidth > 0.0 else self
 
     def _points(self, X: PointsLike, name: str) -> Points:
         X = as_array(X, name)
@@ -76,7 +94,10 @@ class Delta(Kernel):
         equal = X[:, None, ...] == Y[None, :, ...]
         if equal.ndim > 2:
             equal = xp.all(equal, axis=tuple(range(2, equal.ndim)))
-        return xp.astype(equal, dtype)
+        values = xp.astype(equal, dtype)
+        if self.bandwidth == 0.0:
+            return values
+        return values + math.exp(-0.5 / self.bandwidth / self.bandwidth) * (1.0 - values)
 
     def _diag(self, X: Points) -> Array:
         return namespace(X).ones(X.shape[0], dtype=_value_type(X), device=device(X))

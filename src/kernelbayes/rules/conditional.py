@@ -36,6 +36,7 @@ from kernelbayes.points import (
     take,
 )
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
+from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import (
     filled,
     nearest_similarity,
@@ -191,8 +192,8 @@ class ConditionalEmbedding:
     Parameters
     ----------
     kernel_x, kernel_z : Kernel, optional
-        None means the Gaussian kernel with the median heuristic for numbers and the Delta kernel
-        for anything else. A kernel with finite features makes the cost linear in n.
+        None means default kernels, with a scale for each column; that of x is chosen by how well
+        it predicts z. A kernel with finite features makes the cost linear in n.
     ridge : float or "loo"
         lambda in (G_X + n lambda I)^-1; "loo" minimises the closed-form leave-one-out error.
     fill : bool
@@ -231,8 +232,9 @@ class ConditionalEmbedding:
         Without a ``copy``, who changes the arrays later changes what was learned.
         """
         ridge_or_loo(self.ridge)
-        inputs = variable(X, self.kernel_x, "X", copy=copy)
-        outputs = variable(Z, self.kernel_z, "Z", copy=copy)
+        kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z)
+        inputs = variable(X, kernel_x, "X", copy=copy)
+        outputs = variable(Z, kernel_z, "Z", copy=copy)
         if inputs.n != outputs.n:
             raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
         inputs = replace(inputs, points=as_fine_as(outputs.points, inputs.points))

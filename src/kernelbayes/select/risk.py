@@ -40,7 +40,7 @@ from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import symmetric_factor
-from kernelbayes.gram.loo import RidgePath, loo, ridge_grid, with_constant
+from kernelbayes.gram.loo import RidgePath, column_units, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
 from kernelbayes.rules.kulsif import kulsif_scores
@@ -100,7 +100,7 @@ class Task:
     model: KernelBayesRule
     x: Variable
     z: Variable
-    values: Floats
+    values: Floats  # of z, in the units of its kernel
     prior: MeanElement | None
     criterion: Criterion
     fold: Ints
@@ -173,7 +173,8 @@ class Task:
         if self.criterion != "combined" or self.prior is None:
             return weighted
         points, alpha = _sample(self.prior, self.z.kernel, 2 * self.z.n)
-        U = with_constant(as_doubles(points).reshape(len(alpha), -1), self.values)
+        units = column_units(self.z.kernel)
+        U = with_constant(as_doubles(points).reshape(len(alpha), -1) / units, self.values)
         B = self._smoother(points, targets)
         a = np.maximum(alpha @ B, 0.0)
         # A smoother with signs can ask for any prediction c_i / a_i at pair i, with no square to

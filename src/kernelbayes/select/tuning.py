@@ -3,7 +3,8 @@
 ``tune(model, X, Z)`` searches bandwidths and ridges and returns a fitted model of the same class,
 with the table of what was tried in ``tuning_``. It is generous with ridges, which are almost free
 (one eigendecomposition scores all of them by closed-form leave-one-out), and careful with
-bandwidths: multiples of the median heuristic, coarse first, then refined around the best.
+bandwidths: multiples of the default ones, as coarse as the distances in the data are wide, then
+refined around the best.
 
 For Bayes' rule, ratios, bandwidths and ridges are compared by their risk under the prior
 (:mod:`kernelbayes.select.risk`), estimated from left-out pairs. "marginal" (KBR13 section 4.2)
@@ -31,15 +32,16 @@ from tqdm import tqdm
 from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.gram.loo import RidgePath, loo, loo_subset, ridge_grid
+from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, integer, numeric_values, option, take
+from kernelbayes.points import Points, PointsLike, count, integer, numeric_values, option, take
 from kernelbayes.rules.conditional import ConditionalEmbedding
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
+from kernelbayes.rules.scales import distance_factors, pair_kernels
 from kernelbayes.rules.variable import variable
 from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
-from kernelbayes.select.search import coarse_to_fine, progress_bar
+from kernelbayes.select.search import COARSE, coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
 
 # Pairs used for tuning; a fixed random subset beyond this number. An eigendecomposition of this
@@ -139,7 +141,8 @@ def tune_conditional(
         return {"kernel": kernel, "ridge": found.best, "score": float(found.errors.min())}
 
     with progress_bar(budget, "tuning", progress) as bar:
-        table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar)
+        start = _starts(base.inputs.kernel, base.inputs.points)
+        table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar, start=start)
     best = table.best
     tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
     rows = Table({"stage": "regression", "variable": "x", **row} for row in table)
@@ -162,8 +165,9 @@ def tune_rule(
 ) -> KernelBayesRule:
     """Both bandwidths and both ridges, for the prior in force."""
     budget = integer(budget, "budget")
-    x = variable(X, model.kernel_x, "X", copy=False)
-    z = variable(Z, model.kernel_z, "Z", copy=False)
+    kernel_x, kernel_z = pair_kernels(X, Z, model.kernel_x, model.kernel_z, means=True)
+    x = variable(X, kernel_x, "X", copy=False)
+    z = variable(Z, kernel_z, "Z", copy=False)
     if x.n != z.n:
         raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
     keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
@@ -174,7 +178,7 @@ def tune_rule(
     option(criterion, "criterion", get_args(Criterion))
     if criterion in ("combined", "predictive") and values is None:
         raise TypeError(f"criterion {criterion!r} needs numeric Z; use 'rkhs'")
-    values = np.empty((z.n, 0)) if values is None else as_doubles(values)
+    values = np.empty((z.n, 0)) if values is None else as_doubles(values) / column_units(z.kernel)
     prior = drawn(prior, model.rng)
     element = _subset(prior_under(prior, z))
     fold = as_generator(rng).permutation(z.n) % FOLDS
@@ -222,6 +226,7 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     finest, widest = (2.0, 4.0) if task.criterion == "combined" else (1.1, np.inf)
     rows = coarse_to_fine(
         task.x.kernel.scaled, lambda kernel: scored(ratio, kernel), budget, bar,
+        start=[s for s in _starts(task.x.kernel, task.x.points) if s <= widest],
         finest=finest, widest=widest,
     )  # fmt: skip
     table += rows
@@ -293,6 +298,19 @@ def _steady(rows: list[Row], terms: dict[Kernel, Floats]) -> Row:
 
     near = [row for row in rows if row is best or as_good(row)]
     return min(near, key=lambda row: (abs(np.log(row["scale"])), row["score"]))
+
+
+def _starts(kernel: Kernel, points: Points) -> list[float]:
+    """Multiples of a bandwidth where a search starts, one first.
+
+    Octaves to each side, and as far out as distances between points and near neighbours go.
+    """
+    h = kernel.gaussian_bandwidth
+    if h is None:
+        return list(COARSE)
+    factors = distance_factors(as_doubles(points).reshape(count(points), -1) / np.asarray(h))
+    low, high = min(COARSE) / 2.0, 2.0 * max(COARSE)
+    return [*COARSE, *(f for f in factors if not low < f < high)]
 
 
 def _subset(element: MeanElement | None) -> MeanElement | None:

@@ -1,0 +1,238 @@
+r"""Which scales for x, where there is a response: the default kernel of a conditional embedding.
+
+Without a response, columns count by their spreads (:mod:`kernelbayes.kernels.default`). With one,
+kernels are compared by how well z is predicted from x, by the closed-form leave-one-out error of a
+ridge regression on landmarks, on some of the pairs, so that it costs little beside the fit:
+
+1. the default kernel, at several common factors: quantiles of the distances between points and
+   distances to near neighbours, since no single quantile serves all data;
+2. a bandwidth for each column by its **relevance**, the size of the gradient of what was learned
+   (Radhakrishnan et al. 2024, here the diagonal alone, so that the kernel stays a product over
+   columns): columns that say nothing about z disappear;
+3. one bandwidth for the whole vector, the typical distance in the units of the data.
+
+Of the first two kinds, the first kernel that the best one does not clearly beat is taken: by more
+than one standard error of the difference over pairs (Breiman et al. 1984). The third is taken only
+if it is better than all of them beyond doubt, by three standard errors. So units do not matter,
+unless they say more about z than all that can be learned without them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from kernelbayes.arrays import Floats, as_doubles, as_vectors, threads_for
+from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
+from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.default import default_kernel, typical
+from kernelbayes.points import Points, PointsLike, count, take
+
+# Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one
+# fit to 500 pairs (benchmarks/bench_defaults.py). With fewer pairs than the least nothing is told
+# apart.
+COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
+# Quantiles of the distances whose values are tried as bandwidths, and the number of the neighbour
+# whose median distance is: with fewer neighbours a regression follows its noise.
+DISTANCE_LEVELS, NEIGHBOUR = (0.1, 0.25, 0.75, 0.9), 5
+# Factors closer than this to one that is tried differ by less than the noise of the comparison.
+APART = 1.25
+# Factors for kernels that are no function of one distance: as far as coarse searches go.
+OCTAVES = (0.5, 2.0, 0.25, 4.0)
+# Features of z that are predicted: with a typical bandwidth few beyond the thirtieth matter. Of
+# these the gradients of the first few directions say which columns matter.
+RESPONSES, DIRECTIONS = 30, 8
+# Ridges tried for each kernel: nine decades in steps of less than a factor of ten.
+COMPARED_RIDGES = 10
+# Factors tried for kernels by relevance, those nearest to the best without it.
+RELEVANT_FACTORS = 3
+# Updates of the relevances at most, and the least relevance relative to the largest: a bandwidth
+# of thirty times the smallest already makes a column nearly constant.
+RELEVANCE_UPDATES, LEAST_SHARE_OF_RELEVANCE = 2, 0.03
+# Standard errors by which one bandwidth for all columns must be better than what needs no units.
+BEYOND_DOUBT = 3.0
+# Columns and pairs per column within which relevances are learned: one column has nothing to
+# compare, and a gradient needs more pairs than coordinates.
+RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
+
+
+def pair_kernels(
+    X: PointsLike,
+    Z: PointsLike,
+    kernel_x: Kernel | None,
+    kernel_z: Kernel | None,
+    means: bool = False,
+) -> tuple[Kernel, Kernel]:
+    """Kernels for pairs: as given, or the default ones, that of x chosen to predict z.
+
+    What is predicted are the features of z, or with ``means`` its mean and the mass, if it is a
+    vector.
+    """
+    if kernel_z is None:
+        kernel_z = default_kernel(Z, "Z")
+    as_kernel(kernel_z, "the kernel on Z")
+    if kernel_x is not None:
+        return kernel_x, kernel_z
+    base = default_kernel(X, "X")
+    points, responses = base.points(X, "X"), kernel_z.points(Z, "Z")
+    n = count(points)
+    if n != count(responses) or n < FEWEST_PAIRS or base.scaled(2.0) == base:
+        return base, kernel_z  # nothing to choose, or an error that is told elsewhere
+    keep = loo_subset(n, COMPARED_PAIRS)
+    H = _responses(kernel_z, take(responses, keep), means)
+    if np.all(np.ptp(H, axis=0) == 0.0):
+        return base, kernel_z
+    points = take(points, keep)
+    if not isinstance(base, Gaussian):
+        return _scaled(base, points, H), kernel_z
+    with threads_for(0.0):  # many small matrices
+        return _vectors(base, as_doubles(as_vectors(points)), H), kernel_z
+
+
+class _Tried(NamedTuple):
+    """A kernel with the losses (m,) of the pairs, left out of a regression with it."""
+
+    kernel: Kernel
+    losses: Floats
+
+    def beaten_by(self, other: _Tried, errors: float = 1.0) -> bool:
+        """Whether another is better by more than so many standard errors of the difference."""
+        worse = self.losses - other.losses
+        return bool(worse.mean() > errors * worse.std() / np.sqrt(len(worse)))
+
+
+def _best(tried: list[_Tried]) -> _Tried:
+    return min(tried, key=lambda t: float(t.losses.mean()))
+
+
+def _preferred(tried: list[_Tried]) -> _Tried:
+    """First of them that the best one does not clearly beat."""
+    best = _best(tried)
+    return next(t for t in tried if not t.beaten_by(best))
+
+
+def _losses(F: Floats, H: Floats) -> tuple[Floats, float]:
+    """Squared left-out errors (m,) at the best ridge, and that ridge."""
+    ridges = ridge_grid(F, size=COMPARED_RIDGES)
+    squares = [np.einsum("ij,ij->i", R, R) for R in loo(F, H, ridges).residuals()]
+    i = int(np.argmin([s.mean() for s in squares]))
+    return squares[i], float(ridges[i])
+
+
+def _responses(kernel: Kernel, points: Points, means: bool) -> Floats:
+    """Targets (m, q): coordinates and the constant 1, or some features of z."""
+    if means and kernel.is_vector:
+        return score_targets(kernel, points)
+    if not kernel.finite:
+        kernel = nystrom(kernel, points, RESPONSES, rng=0)
+    return as_doubles(kernel.features(points))
+
+
+def _scaled(base: Kernel, points: Points, H: Floats) -> Kernel:
+    """Best multiple of a kernel of any kind."""
+    tried = []
+    for kernel in (base, *map(base.scaled, OCTAVES)):
+        F = as_doubles(nystrom(kernel, points, COMPARED_LANDMARKS, rng=0).features(points))
+        tried.append(_Tried(kernel, _losses(F, H)[0]))
+    return _preferred(tried).kernel
+
+
+def _vectors(base: Gaussian, X: Floats, H: Floats) -> Kernel:
+    """Best bandwidths for vectors (m, d) of those the module lists."""
+    m, d = X.shape
+    h = np.broadcast_to(np.asarray(base.bandwidth), (d,))
+    first = _Race(X / h, H)
+    tried = [_Tried(base, first.at(1.0))]
+    for factor in first.factors():
+        tried.append(_Tried(base.scaled(factor), first.at(factor)))
+    low, high = RELEVANT_COLUMNS
+    if low <= d <= high and m >= PAIRS_FOR_COLUMN * d:
+        race, unit = first, h
+        for _ in range(RELEVANCE_UPDATES):
+            relevance, before = race.relevance(), race.error
+            unit = unit / relevance
+            unit = unit * typical(pdist(X / unit))
+            race = _Race(X / unit, H)
+            near = sorted((1.0, *race.factors()), key=lambda f: abs(np.log(f / first.best)))
+            for factor in near[:RELEVANT_FACTORS]:
+                kernel = Gaussian(tuple(factor * unit))
+                tried.append(_Tried(kernel, race.at(factor)))
+            if race.error >= before:
+                break
+    if d > 1:
+        width = typical(pdist(X))
+        race = _Race(X / width, H)
+        whole = _best([_Tried(Gaussian(f * width), race.at(f)) for f in {1.0, first.best}])
+        if _best(tried).beaten_by(whole, BEYOND_DOUBT):
+            return whole.kernel
+    return _preferred(tried).kernel
+
+
+class _Race:
+    """Gaussian kernels of several bandwidths on points U (m, d) whose typical distance is one."""
+
+    def __init__(self, U: Floats, H: Floats) -> None:
+        self.U, self.H = U, H
+        self.rows = np.random.default_rng(0).permutation(len(U))[:COMPARED_LANDMARKS]
+        V = U - U.mean(axis=0)
+        squares = np.einsum("ij,ij->i", V, V)
+        D = squares[:, None] + squares[self.rows] - 2.0 * V @ V[self.rows].T
+        self.D = np.maximum(D, 0.0)
+        self.error, self.best = np.inf, 1.0
+
+    def factors(self) -> list[float]:
+        """Bandwidths to try beside one, the nearest first."""
+        distances = np.sqrt(np.sort(self.D, axis=0))[1:]  # without the landmark itself
+        if not len(distances):
+            return []
+        found = [float(q) for q in np.quantile(distances, DISTANCE_LEVELS)]
+        found.append(float(np.median(distances[min(NEIGHBOUR, len(distances)) - 1])))
+        kept = [1.0]
+        for factor in sorted((f for f in found if f > 0.0), key=lambda f: abs(np.log(f))):
+            if all(max(factor / f, f / factor) >= APART for f in kept):
+                kept.append(factor)
+        return kept[1:]
+
+    def features(self, factor: float) -> tuple[Floats, Floats, Floats]:
+        """Kernel (m, R), its root on the landmarks, and features (m, r)."""
+        K = np.exp(self.D * (-0.5 / factor**2))
+        root = whitening(K[self.rows], 1e-10)
+        return K, root, K @ root
+
+    def at(self, factor: float) -> Floats:
+        """Losses (m,) with a bandwidth."""
+        _, _, F = self.features(factor)
+        losses, ridge = _losses(F, self.H)
+        if losses.mean() < self.error:
+            self.error, self.best, self.ridge = float(losses.mean()), factor, ridge
+        return losses
+
+    def relevance(self) -> Floats:
+        """Size (d,) of the gradient by each column of the best regression so far, at most one."""
+        K, root, F = self.features(self.best)
+        F, H, m = F - F.mean(axis=0), self.H - self.H.mean(axis=0), len(F)
+        cross, ridges = F.T @ H / m, np.full(H.shape[1], self.ridge)
+        beta = root @ solve_ridges(F.T @ F / m, cross, ridges)
+        # Gradients in the directions in which the predictions vary most.
+        values = K @ beta
+        values = values - values.mean(axis=0)
+        beta = beta @ eigh(values.T @ values)[1][:, ::-1][:, :DIRECTIONS]
+        L, total = self.U[self.rows], np.zeros(self.U.shape[1])
+        for b, v in zip(beta.T, (K @ beta).T, strict=True):
+            bent = K @ (b[:, None] * L) - self.U * v[:, None]
+            total += np.einsum("ij,ij->j", bent, bent)
+        size = np.sqrt(total)
+        most = float(size.max())
+        if not most > 0.0:
+            return np.ones(len(size))
+        return np.maximum(size / most, LEAST_SHARE_OF_RELEVANCE)
+
+
+def distance_factors(U: Floats) -> list[float]:
+    """Bandwidths to try beside one, the nearest first, for points (n, d) in units of one."""
+    return _Race(U[loo_subset(len(U), COMPARED_PAIRS)], U[:, :0]).factors()
