@@ -95,21 +95,26 @@ class Propagation:
         rows = incidence if places is None else incidence[places]
         found = rows @ logs.reshape(len(logs), self.cases * logs.shape[2])
         found = np.asarray(found).reshape(rows.shape[0], *logs.shape[1:])
-        own = self._likelihood_places.get(number, {})
-        at = {p: k for k, p in enumerate(places)} if places is not None else None
-        for place, values in own.items():
-            if at is None or place in at:
-                found[place if at is None else at[place]] += values
+        if number in self._local:
+            at, values = self._local[number]
+            rows_of = at if places is None else at[places]
+            own = np.flatnonzero(rows_of >= 0)
+            found[own] += values[rows_of[own]]
         return found
 
     @cached_property
-    def _likelihood_places(self) -> dict[int, dict[int, Floats]]:
-        found: dict[int, dict[int, Floats]] = {}
-        for node, values in self.likelihoods.items():
-            at = self.learned.graph.position[node]
-            scaled = values / values.max(axis=1, keepdims=True)
-            logs = np.log(np.maximum(scaled, TINY))
-            found.setdefault(int(self.domain[at]), {})[int(self.place[at])] = logs
+    def _local(self) -> dict[int, tuple[Ints, Floats]]:
+        """For each domain with likelihoods: the row (-1: none) of each node, and their logs."""
+        found, graph = {}, self.learned.graph
+        position = {node: graph.position[node] for node in self.likelihoods}
+        for number in {int(self.domain[at]) for at in position.values()}:
+            own = [node for node, at in position.items() if self.domain[at] == number]
+            rows = np.full(int((self.domain == number).sum()), -1)
+            rows[self.place[[position[node] for node in own]]] = np.arange(len(own))
+            shape = self.cases, self.learned.domains[number].size
+            values = np.stack([np.broadcast_to(self.likelihoods[node], shape) for node in own])
+            values = values / values.max(axis=-1, keepdims=True)
+            found[number] = rows, np.log(np.maximum(values, TINY))
         return found
 
     # --- one update -------------------------------------------------------------------------------
