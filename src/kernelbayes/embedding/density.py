@@ -174,7 +174,8 @@ def _independent(mu: Weighted, m: int, rng: np.random.Generator, bandwidth: Band
     vector = is_array_api_obj(P) and P.ndim == 2
     if not vector or not namespace(P).isdtype(P.dtype, "real floating"):  # categories, matrices
         return drawn
-    if bandwidth is not None and not np.any(as_doubles(bandwidth, "bandwidth")):
+    h = np.ones(1) if bandwidth is None else as_doubles(bandwidth, "bandwidth")
+    if h.size and not h.any():
         return drawn
     X = np.asarray(to_numpy(P), dtype=float)
     members = to_numpy(drawn).astype(float).reshape(len(W), m, -1)
