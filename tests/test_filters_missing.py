@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
+from kernelbayes.filters import missing
+from kernelbayes.filters.missing import filled_by_state
 
 # Some observations are unlike the small training samples, and a warning says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
@@ -217,6 +219,49 @@ def test_many_patterns_keep_memory_bounded():
     x = np.where(rng.uniform(size=(150, 8)) < 0.5, np.nan, 0.5)
     sound(model.filter(x))
     assert len(model.observations_.patterns) <= 64
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": 50}, {"lags": 2}, {"ridge": "loo"}])
+def test_training_rows_none_of_which_is_complete(options):
+    rng = np.random.default_rng(4)
+    holes = X.copy()
+    holes[np.arange(len(X)), rng.integers(3, size=len(X))] = np.nan
+    whole, holed = (fit(x, **options).filter(NEW) for x in (X, holes))
+    sound(holed)
+    errors = [np.mean((b.mean() - TRUTH) ** 2) for b in (whole, holed)]
+    assert errors[1] < 2.0 * errors[0]
+    assert errors[1] < 0.5 * np.mean((TRUTH.mean(axis=0) - TRUTH) ** 2)
+    partial = NEW.copy()
+    partial[::2, 0] = np.nan
+    sound(fit(holes, **options).filter(partial))
+
+
+def test_holes_are_filled_by_the_regression_on_the_state():
+    rng = np.random.default_rng(5)
+    z = rng.uniform(-2, 2, size=(300, 1))
+    x = np.hstack([np.sin(z), z**2]) + 0.05 * rng.normal(size=(300, 2))
+    known = np.ones(x.shape, dtype=bool)
+    known[np.arange(300), np.arange(300) % 2] = False
+    found = filled_by_state(np.where(known, x, 0.0), known, z, kb.Gaussian(1.0))
+    np.testing.assert_array_equal(found[known], x[known])
+    assert np.sqrt(np.mean((found - x)[~known] ** 2)) < 0.15
+    most = known | (np.arange(300) % 5 > 0)[:, None]  # enough rows are complete
+    assert filled_by_state(x, most, z, kb.Gaussian(1.0)) is x
+
+
+def test_patterns_share_a_bound_on_their_memory_and_keep_the_rank(monkeypatch):
+    rng = np.random.default_rng(1)
+    Z8 = np.repeat(Z, 4, axis=1)
+    x = np.where(rng.uniform(size=(60, 8)) < 0.5, np.nan, 0.5)
+    model = fit(Z8 + 0.1 * rng.normal(size=Z8.shape), rank=20)
+    model.filter(x)
+    assert all(o.gram.factor.shape[1] <= 20 for o in model.observations_.patterns.values())
+    monkeypatch.setattr(missing, "PATTERN_ENTRIES", 5 * 150 * 20)
+    model = fit(Z8 + 0.1 * rng.normal(size=Z8.shape), rank=20)
+    few = model.filter(x)
+    assert len(model.observations_.patterns) <= 5
+    again = model.filter(x)  # what was dropped is made again
+    close(again.weights, few.weights)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf])

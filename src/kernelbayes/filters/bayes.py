@@ -251,7 +251,13 @@ class KernelBayesFilter(Filter):
             self.kernel_x_ = seen.kernel
         gram = observation_gram(seen.kernel, seen.X, self.rank_, rng)
         self.observations_ = Observations(
-            gram, seen.kernel, self.method, check_ridge(self.ridge_), seen.known, rule_of(self)
+            gram,
+            seen.kernel,
+            self.method,
+            check_ridge(self.ridge_),
+            seen.known,
+            rule_of(self),
+            self.rank_,
         )
 
     # --- steps ------------------------------------------------------------------------------------

@@ -22,14 +22,12 @@ from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, ManyBeliefs, StepInfo
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import Encoder
-from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
-from kernelbayes.filters.observe import Seen, observe_all
+from kernelbayes.filters.observe import Seen, prepare
 from kernelbayes.filters.sequences import (
     Gaps,
     acting,
-    as_points,
-    check_gaps,
     each_sequence,
     is_many,
     stack_rows,
@@ -40,7 +38,7 @@ from kernelbayes.filters.step import normalised, predict, prior_weights, step, u
 from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count, in_order, integer, own, take
+from kernelbayes.points import Points, PointsLike, count, integer, own, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.search import progress_bar
 
@@ -80,7 +78,10 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
             kernel_x = None
         self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z
-        self.X_, self.Z_ = self.kernel_x_.points(X, "X"), self.kernel_z_.points(Z, "Z")
+        self.Z_ = self.kernel_z_.points(Z, "Z")
+        if count(X) == count(self.Z_):
+            X = filled_by_state(X, known, self.Z_, self.kernel_z_)
+        self.X_ = self.kernel_x_.points(X, "X")
         self.X_, self.Z_ = (own(self.X_, X), own(self.Z_, Z)) if copy else (self.X_, self.Z_)
         if count(self.X_) != count(self.Z_):
             raise ValueError(
@@ -242,7 +243,7 @@ def run_all(
     model: Filter, X: PointsLike, controls: PointsLike, gaps: Gaps, progress: bool | None
 ) -> list[Run]:
     """Filter one or many sequences side by side: predict and update, repeat."""
-    runs = [_prepare(model, part, u, gap) for part, u, gap in each_sequence(X, controls, gaps)]
+    runs = [Run.spread(*prepare(model, *one)) for one in each_sequence(X, controls, gaps)]
     longest = max(len(run.seen) for run in runs)
     start = model.start()
     xp, prior = namespace(start.belief.weights), start.belief.weights
@@ -321,22 +322,3 @@ def _beliefs(model: Filter, run: Run, weights: list[Array]) -> Beliefs:
     W = namespace(weights[0]).stack([weights[t] for t in run.kept], axis=0)
     infos = [run.infos[t] for t in run.kept]
     return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
-
-
-# --- preparing a sequence -------------------------------------------------------------------------
-
-
-def _prepare(model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None) -> Run:
-    by_name = model.kernel_x_.by_name
-    points = as_points(in_order(X, model.names_x_, by_name=by_name), model.kernel_x_)
-    if getattr(points, "ndim", 1) == 0:
-        raise ValueError("a sequence of observations is needed; for one use step(state, x)")
-    length = count(points)
-    if length == 0:
-        raise ValueError("a sequence must have at least one step")
-    U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
-    before = check_gaps(gaps, length)
-    seen = observe_all(model, points, before)
-    if length > 1:  # whether controls are expected
-        model.dynamics_.acting(None if U is None else take(U, [0]))
-    return Run.spread(seen, U, before)

@@ -3,6 +3,10 @@ r"""Missing data: steps without an observation, and observations with parts miss
 A missing coordinate is left out of the kernel: the update conditions on what is there, with the
 kernel over the coordinates present. For product kernels (Gaussian, Laplace, ``Parts``) that is the
 exact marginal: the same numbers as a filter that had never seen the missing coordinates.
+
+In training, a pair with a hole among the coordinates asked for gets no weight. Where hardly a pair
+is left by that, holes count as the coordinate's regression on the state, which is known. Which
+coordinates are missing is never taken as information.
 """
 
 from __future__ import annotations
@@ -14,14 +18,19 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Bools, like, to_numpy
-from kernelbayes.filters.model import Observations, observation_gram
+from kernelbayes.filters.model import Observations, needs_filling, observation_gram
 from kernelbayes.filters.sequences import point_at
-from kernelbayes.gram import Gram
-from kernelbayes.points import Points, PointsLike, take_columns
+from kernelbayes.gram import Dense, Gram, LowRank
+from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.loo import RidgePath, loo, ridge_grid
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import Points, PointsLike, count, take_columns
 
 # Patterns of missing coordinates whose Gram matrices are kept: all of six sensors that fail one by
-# one or together.
-PATTERNS = 64
+# one or together, as long as they have no more entries than this in all (a quarter of a gigabyte).
+PATTERNS, PATTERN_ENTRIES = 64, 2**25
+# Features of the state on which a coordinate with holes is regressed: a smooth function of it.
+FILL_FEATURES = 50
 
 
 def present(
@@ -43,10 +52,19 @@ def present(
     patterns, key = observations.patterns, mask.tobytes()
     if key not in patterns:
         patterns[key] = _over(observations, columns)
-        if len(patterns) > PATTERNS:
+        while len(patterns) > PATTERNS or _entries(patterns) > PATTERN_ENTRIES:
+            if len(patterns) == 1:
+                break
             patterns.popitem(last=False)
     patterns.move_to_end(key)
     return patterns[key], take_columns(point, columns)
+
+
+def _entries(patterns: Mapping[bytes, Observations]) -> int:
+    """Count the numbers that the Gram matrices of some patterns hold."""
+    grams = [o.gram for o in patterns.values()]
+    dense = sum(gram.n**2 for gram in grams if isinstance(gram, Dense))
+    return dense + sum(int(np.prod(gram.L.shape)) for gram in grams if isinstance(gram, LowRank))
 
 
 def _over(observations: Observations, columns: list[int]) -> Observations:
@@ -54,9 +72,31 @@ def _over(observations: Observations, columns: list[int]) -> Observations:
     exact = observations.exact.on(columns)
     X = exact.points(take_columns(observations.X, columns))
     factored = observations.kernel.finite and not observations.exact.finite
-    gram = observation_gram(exact, X, None, 0) if factored else Gram.of(exact, X)
+    gram = observation_gram(exact, X, observations.rank, 0) if factored else Gram.of(exact, X)
     known = None if observations.known is None else observations.known[:, columns]
     return replace(observations, gram=gram, exact=exact, known=known)
+
+
+def filled_by_state(X: Points, known: Bools | None, Z: Points, kernel_z: Kernel) -> Points:
+    """Training observations (n, d) whose holes hold the regression of the column on the state.
+
+    Only where too few rows are complete to learn from these alone; else as they are.
+    """
+    if known is None or not needs_filling(known):
+        return X
+    values = np.asarray(to_numpy(X), dtype=np.float64).reshape(len(known), -1).copy()
+    rank = min(FILL_FEATURES, count(Z))
+    F = np.asarray(to_numpy(nystrom(kernel_z.exact, Z, rank, rng=0).features(Z)), dtype=float)
+    for j in np.flatnonzero(~known.all(axis=0)):
+        rows = known[:, j]
+        if rows.sum() < 2:
+            continue
+        mean = values[rows, j].mean()
+        H, A = (values[rows, j] - mean)[:, None], F[rows]
+        ridge = loo(A, H, ridge_grid(A)).best
+        path = RidgePath.of(A, H, np.full(len(A), 1.0 / len(A)))
+        values[~rows, j] = mean + path.predict(F[~rows], ridge)[:, 0]
+    return like(values.reshape(X.shape), X)
 
 
 def split_missing(X: Points) -> tuple[Points, Bools | None]:

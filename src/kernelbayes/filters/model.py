@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 # An exact Gram matrix is factored when its numerical rank r is below this share of n: an update
 # with the factor then takes at most a third of the operations, n r^2 against n^3 / 3.
 WORTHWHILE = 1.0 / 3.0
+# Share of the training rows that must be complete, or their holes are filled: learning from fewer
+# than a tenth of the pairs loses more than fills that have the right mean but no noise.
+LEAST_COMPLETE = 0.1
 
 
 class Simulated(Protocol):
@@ -166,6 +169,7 @@ class Observations:
     ridge: float
     known: Bools | None = None  # (n, d), which training coordinates are there; None means all
     rule: Rule = Rule()
+    rank: int | None = None  # of the features, also over some of the coordinates
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
@@ -192,7 +196,10 @@ class Observations:
         """Which training observations (n,) are complete; None means all."""
         if self.known is None:
             return None
-        complete = np.all(self.known, axis=1)
+        if needs_filling(self.known):  # holes hold the regression on the state
+            complete = np.any(self.known, axis=1)
+        else:
+            complete = np.all(self.known, axis=1)
         return None if complete.all() else complete
 
     def memoryless(self, ridge: float | None = None) -> Solver:
@@ -219,6 +226,11 @@ class Observations:
     def usual_support(self) -> float:
         """Similarity to the nearest other observation that 99 % of the training sample reach."""
         return usual_support(self.exact.exact, self.X)
+
+
+def needs_filling(known: Bools) -> bool:
+    """Whether too few rows (n, d) are complete to learn from these alone."""
+    return float(np.mean(np.all(known, axis=1))) < LEAST_COMPLETE
 
 
 def state_gram(

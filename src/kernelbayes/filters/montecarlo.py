@@ -278,7 +278,7 @@ class KernelMonteCarloFilter(Filter):
             ridge = check_ridge(self.ridge)
         gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng, pivoted)
         self.observations_ = Observations(
-            gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True)
+            gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True), self.rank
         )
         self.ridge_ = ridge
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernelbayes.arrays import Array, namespace, row_blocks, to_numpy
 from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Observations
-from kernelbayes.filters.sequences import as_row, point_at
+from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Factored
 from kernelbayes.gram.features import Landmarks
 from kernelbayes.gram.lapack import solve_triangular
-from kernelbayes.points import Points, PointsLike, count, row_in_order, take
+from kernelbayes.points import Points, PointsLike, count, in_order, row_in_order, take
 from kernelbayes.rules.support import nearest_similarity
 
 if TYPE_CHECKING:
@@ -94,6 +95,25 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
         observations.exact.check_pair(point, X)
     columns, support = evaluate(observations, point)
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+
+
+def prepare(
+    model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None
+) -> tuple[list[Seen], Points | None, list[int]]:
+    """Return a sequence's observations made ready, its controls and its gaps, all checked."""
+    by_name = model.kernel_x_.by_name
+    points = as_points(in_order(X, model.names_x_, by_name=by_name), model.kernel_x_)
+    if getattr(points, "ndim", 1) == 0:
+        raise ValueError("a sequence of observations is needed; for one use step(state, x)")
+    length = count(points)
+    if length == 0:
+        raise ValueError("a sequence must have at least one step")
+    U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
+    before = check_gaps(gaps, length)
+    seen = observe_all(model, points, before)
+    if length > 1:  # whether controls are expected
+        model.dynamics_.acting(None if U is None else take(U, [0]))
+    return seen, U, before
 
 
 def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:

@@ -26,7 +26,7 @@ from kernelbayes.filters.encode.lags import (
     windows,
     without_present,
 )
-from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
@@ -159,7 +159,9 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
             )
     kernel = window_kernel(model.kernel_x_, d, scales)
     if features == "raw":
-        return Encoded(encoder, *split_missing(W), kernel, scales)
+        X, whole = split_missing(W)
+        X = filled_by_state(X, whole, model.Z_, model.kernel_z_)
+        return Encoded(encoder, X, whole, kernel, scales)
     regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
     beside = features == "both"
     encoder = replace(encoder, regression=regression, beside=beside)
@@ -169,6 +171,7 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     if not beside:
         return Encoded(encoder, estimates.points(P, "features"), whole, estimates, scales)
     X, there = split_missing(namespace(W).concat([like(left_out, W), W], axis=1))
+    X = filled_by_state(X, there, model.Z_, model.kernel_z_)
     return Encoded(encoder, X, there, _joint(estimates, kernel, int(P.shape[1]), lags * d), scales)
 
 
