@@ -5,8 +5,10 @@ from a ridge regression (Gaussian features on landmarks, and a linear part). A k
 of estimated coordinates needs far fewer pairs than one on a window of many sensors. What a mean
 cannot say (two places that look alike) is lost; ``features="both"`` keeps the window beside it,
 under the product kernel. The features of the training windows are cross-fitted: each is predicted
-by a regression that has not seen its block of time. Entries missing from a window are filled with
-the one before, else with the one after, else with the training mean, before the regression.
+by a regression that has not seen its block of time. Windows that do not reach back far enough, as
+at the start of a sequence, have a regression of half their length, and so on down to the newest
+observation. Other entries that are missing from a window are filled with the one before, else with
+the one after, else with the training mean.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Ints, as_generator, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Rng,
+    as_generator,
+    like,
+    namespace,
+    to_numpy,
+)
 from kernelbayes.filters.encode.lags import (
     as_rows,
     check_lags,
@@ -45,7 +57,7 @@ Features = Literal["raw", "regression", "both"]
 # takes a second.
 FINAL_LANDMARKS, FIRST_LANDMARKS, CHOICE_ROWS = 600, 300, 1500
 # Bandwidths tried, in medians of the standardised windows: the linear part serves wider ones.
-WINDOW_SCALES = (0.5, 1.0, 2.0)
+WINDOW_SCALES = (0.7, 1.4, 2.8)
 # Ridges tried: nine decades, half a decade apart.
 RIDGE_STEPS = 19
 # Blocks of time that are left out in turn: each regression has learned from nine tenths, nearly as
@@ -67,17 +79,20 @@ class Regressed:
     middle: Floats  # of the targets (q,), and their scale
     unit: Floats
     d: int  # columns of one observation
+    shorter: Regressed | None = None  # for windows that do not reach back so far
 
     def __call__(self, W: Array) -> Array:
         """Estimates (T, q) at windows (T, kd); NaN where the newest observation is missing."""
         V = np.asarray(to_numpy(W), dtype=np.float64)
-        found = self.basis.predict(self.inputs(V), self.coefficients) * self.unit + self.middle
-        found[np.isnan(V[:, : self.d]).all(axis=1)] = np.nan
+        found = np.full((len(V), len(self.middle)), np.nan)
+        seen = ~np.isnan(V[:, : self.d]).all(axis=1)
+        short = seen & reaches_less(V, self.d) if self.shorter is not None else seen & False
+        whole = seen & ~short
+        inputs = (filled(V[whole], self.d, self.centre) - self.centre) / self.spread
+        found[whole] = self.basis.predict(inputs, self.coefficients) * self.unit + self.middle
+        if self.shorter is not None and short.any():
+            found[short] = self.shorter(V[short][:, : len(self.shorter.centre)])
         return like(found, W)
-
-    def inputs(self, V: Floats) -> Floats:
-        """Windows filled and standardised."""
-        return np.asarray((filled(V, self.d, self.centre) - self.centre) / self.spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,27 +203,47 @@ def _joint(first: Kernel, second: Kernel, q: int, p: int) -> Kernel:
 
 
 def learn_regression(
-    W: Array, d: int, Z: Points, kernel_z: Kernel, rng: object
+    W: Array, d: int, Z: Points, kernel_z: Kernel, rng: Rng
 ) -> tuple[Regressed, Floats]:
     """Regression of states on windows (n, kd), and its estimates (n, q) left out by blocks."""
     V = np.asarray(to_numpy(W), dtype=np.float64)
-    seen = np.flatnonzero(~np.isnan(V[:, :d]).all(axis=1))
-    if len(seen) < 2 * TIME_BLOCKS:
+    seen = int(np.sum(~np.isnan(V[:, :d]).all(axis=1)))
+    if seen < 2 * TIME_BLOCKS:
         raise ValueError(
-            f"regression features need at least {2 * TIME_BLOCKS} observations, got {len(seen)}"
+            f"regression features need at least {2 * TIME_BLOCKS} observations, got {seen}"
         )
-    V, Y = V[seen], _targets(Z, kernel_z)
-    centre, spread = np.nanmean(V, axis=0), np.nanstd(V, axis=0)
+    return _learned(V, d, _targets(Z, kernel_z), as_generator(rng), WINDOW_SCALES)
+
+
+def _learned(
+    V: Floats, d: int, Y: Floats, rng: np.random.Generator, scales: tuple[float, ...]
+) -> tuple[Regressed, Floats]:
+    """Regressions on windows of this length, and of half of it where these do not reach back."""
+    seen = ~np.isnan(V[:, :d]).all(axis=1)
+    short = seen & reaches_less(V, d)
+    halved = V.shape[1] > d and bool(short.any())
+    rows = seen & ~short if halved and np.sum(seen & ~short) >= 2 * TIME_BLOCKS else seen
+    centre, spread = np.nanmean(V[rows], axis=0), np.nanstd(V[rows], axis=0)
     middle, unit = Y.mean(axis=0), Y.std(axis=0)
     spread, unit = np.where(spread > 0.0, spread, 1.0), np.where(unit > 0.0, unit, 1.0)
-    inputs = (filled(V, d, centre) - centre) / spread
-    H = ((Y - middle) / unit)[seen]
-    basis, ridge = _chosen(inputs, H, as_generator(rng))  # type: ignore[arg-type]
+    inputs = (filled(V[rows], d, centre) - centre) / spread
+    H = ((Y - middle) / unit)[rows]
+    basis, ridge, scale = _chosen(inputs, H, rng, scales)
     r, ridges = np.full(len(H), 1.0 / len(H)), np.full(H.shape[1], ridge)
     coefficients, out = fold_predictions(basis(inputs), H, ridges, r, _blocks(len(H)))
-    left_out = np.full((count(Z), H.shape[1]), np.nan)
-    left_out[seen] = out * unit + middle
-    return Regressed(basis, coefficients, centre, spread, middle, unit, d), left_out
+    left_out = np.full((len(V), H.shape[1]), np.nan)
+    left_out[rows] = out * unit + middle
+    shorter = None
+    if halved:
+        length = V.shape[1] // d // 2 * d
+        shorter, others = _learned(V[:, :length], d, Y, rng, (scale,))
+        left_out[seen & ~rows] = others[seen & ~rows]
+    return Regressed(basis, coefficients, centre, spread, middle, unit, d, shorter), left_out
+
+
+def reaches_less(V: Floats, d: int) -> Bools:
+    """Whether the oldest observation of windows (n, kd) is missing."""
+    return np.asarray(np.isnan(V[:, -d:]).all(axis=1))
 
 
 def _targets(Z: Points, kernel: Kernel) -> Floats:
@@ -223,19 +258,22 @@ def _blocks(n: int) -> Ints:
     return np.asarray(np.arange(n) * TIME_BLOCKS // n)
 
 
-def _chosen(U: Floats, H: Floats, rng: np.random.Generator) -> tuple[Basis, float]:
-    """Basis and ridge with the least error on blocks of time left out in turn."""
+def _chosen(
+    U: Floats, H: Floats, rng: np.random.Generator, scales: tuple[float, ...]
+) -> tuple[Basis, float, float]:
+    """Basis, ridge and bandwidth in medians with the least error on blocks of time left out."""
     order = rng.permutation(len(U))
     rows = np.linspace(0, len(U) - 1, min(CHOICE_ROWS, len(U))).astype(int)
     metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
     median = float(Gaussian.median(U[order[:500]]).bandwidth)  # type: ignore[arg-type]
-    best, found = np.inf, (median, 1.0)
-    for scale in WINDOW_SCALES:
+    best, ridge, chosen = np.inf, 1.0, scales[0]
+    for scale in scales:
         F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
         errors, grid = _errors(F, H[rows])
         if errors.min() < best:
-            best, found = float(errors.min()), (scale * median, float(grid[np.argmin(errors)]))
-    return landmark_basis(U[order[:FINAL_LANDMARKS]], metric, found[0], slope), found[1]
+            best, ridge, chosen = float(errors.min()), float(grid[np.argmin(errors)]), scale
+    landmarks = U[order[:FINAL_LANDMARKS]]
+    return landmark_basis(landmarks, metric, chosen * median, slope), ridge, chosen
 
 
 def _errors(F: Floats, H: Floats) -> tuple[Floats, Floats]:
