@@ -221,7 +221,7 @@ def test_many_patterns_keep_memory_bounded():
     assert len(model.observations_.patterns) <= 64
 
 
-@pytest.mark.parametrize("options", [{}, {"rank": 50}, {"lags": 2}, {"ridge": "loo"}])
+@pytest.mark.parametrize("options", [{}, {"rank": 50}, {"lags": 2}, {"ridge": "auto"}])
 def test_training_rows_none_of_which_is_complete(options):
     rng = np.random.default_rng(4)
     holes = X.copy()
