@@ -344,3 +344,42 @@ def test_priors_of_several_coordinates_are_joint_or_a_list():
         np.testing.assert_allclose(found.mean()[0], [0.5, -0.5], atol=0.3)
     tuned = kb.tune(kb.KernelBayesRule(rng=0), X, Z, prior=joint, budget=2, rng=0)
     assert np.isfinite(tuned.predict(X[:3])).all()
+
+
+# --- a Gram matrix that was computed before ------------------------------------------------------
+
+
+def test_a_kernel_on_indices_works_in_every_estimator():
+    """Custom(lambda i, j: G[i][:, j]) on indices is the kernel that made G."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(90, 2))
+    z = x @ [1.0, -1.0] + 0.1 * rng.normal(size=90)
+    kernel = kb.Gaussian(1.0)
+    G = kernel(x)
+    index = kb.Custom(lambda i, j: G[i][:, j])
+    train, new = np.arange(70), np.arange(70, 90)
+    kz = kb.Gaussian(1.0)
+
+    def both(ask):
+        return ask(index, train, new), ask(kernel, x[:70], x[70:])
+
+    pairs = [
+        both(lambda k, X, N: kb.ConditionalEmbedding(k, kz).fit(X, z[:70]).filled(N).mean()),
+        both(lambda k, X, N: kb.KernelBayesRule(k, kz).fit(X, z[:70]).filled(N).mean()),
+        both(
+            lambda k, X, N: (
+                kb.KernelBayesFilter(k, kz, ridge=1e-3, transition_ridge=1e-3, rng=0)
+                .fit(X, z[:70])
+                .filter(N)
+                .mean()
+            )
+        ),
+        both(lambda k, X, N: kb.mmd_test(X, N, k, permutations=20, rng=0).statistic),
+        both(lambda k, X, N: kb.hsic_test(X, z[:70], k, permutations=20, rng=0).statistic),
+    ]
+    for found, expected in pairs:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    model = kb.KernelBayesRule(index, kz, literal=True).fit(train, z[:70])
+    plain = kb.KernelBayesRule(kernel, kz, literal=True).fit(x[:70], z[:70])
+    np.testing.assert_allclose(model.predict(new), plain.predict(x[70:]), rtol=1e-5)
+    assert model.score(new, z[70:]) > 0.5

@@ -142,3 +142,28 @@ def test_weights_of_zero_have_finite_derivatives(gram):
     assert bool(phi.grad.isfinite().all())
     assert gamma.grad[0] == gamma.grad[2] == 0.0
     assert bool((gamma.grad[[1, 3, 4]] != 0.0).all())
+
+
+@pytest.mark.parametrize("make", [kb.Gaussian, kb.Laplace, kb.Matern, kb.RationalQuadratic])
+@pytest.mark.parametrize("h", [0.8, [0.5, 2.0]])
+def test_a_bandwidth_keeps_its_gradient(make, h):
+    torch = pytest.importorskip("torch")
+    (bandwidth,) = variables(np.array(h))
+    x, y = (torch.tensor(a, dtype=torch.float64) for a in (X, Y))
+    assert torch.autograd.gradcheck(lambda h: make(h)(x, y), (bandwidth,))
+    assert torch.autograd.gradcheck(lambda h: make(h).scaled(2.0)(x, y), (bandwidth,))
+    kernel = make(bandwidth)
+    assert kernel == make(tuple(h) if isinstance(h, list) else h)  # comparable as ever
+    assert isinstance(kernel(X, Y), np.ndarray)  # NumPy points see the number
+
+
+def test_a_ridge_regression_is_differentiable_by_its_bandwidth():
+    torch = pytest.importorskip("torch")
+    (bandwidth,) = variables(np.array(0.8))
+    x, z = (torch.tensor(a, dtype=torch.float64) for a in (X, PHI[:, :1]))
+
+    def means(h):
+        cme = kb.ConditionalEmbedding(kb.Gaussian(h), kb.Gaussian(1.0), ridge=0.1).fit(x, z)
+        return cme.conditional_(x).mean()
+
+    assert torch.autograd.gradcheck(means, (bandwidth,))

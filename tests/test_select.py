@@ -245,3 +245,39 @@ def test_a_composite_of_vector_kernels_is_tuned_like_a_vector_kernel(kernel_z):
     )
     assert left.tuning_ == said.tuning_
     assert left.tuning_ != other.tuning_
+
+
+@pytest.mark.parametrize("method", ["importance", "original"])
+@pytest.mark.parametrize("folds", [3, 10])
+def test_the_marginal_criterion_is_that_of_the_paper_with_the_prior_in_force(method, folds):
+    """KBR13 section 4.2 as written, in the RKHS of z; pairs count by the ratio of the densities."""
+    rng = np.random.default_rng(11)
+    z = rng.normal(size=60)
+    x = z + 0.5 * rng.normal(size=60)
+    prior = rng.normal(0.7, 0.6, size=80)
+    model = kb.KernelBayesRule(kb.Gaussian(0.8), kb.Gaussian(0.9), method=method)
+    tuned = kb.tune(model, x, z, prior=prior, criterion="marginal", folds=folds, budget=2, rng=5)
+    row = next(row for row in tuned.tuning_ if row["stage"] == "rule")
+    kernel_x, kernel_z, eta = row["kernel"], row["kernel_z"], row["prior_ridge"]
+    G, H, mean = kernel_x(x), kernel_z(z), kb.embed(prior, kernel_z)(z)
+    r = np.maximum(kb.density_ratio(prior, z, kernel_z, ridge=eta).at_denominator, 0.0)
+    fold = np.random.default_rng(5).permutation(60) % folds
+    total = 0.0
+    for a in range(folds):
+        train, test = np.flatnonzero(fold != a), np.flatnonzero(fold == a)
+        K, k = G[np.ix_(train, train)], G[np.ix_(train, test)]
+        if method == "importance":
+            S = np.sqrt(r[train] / r[train].sum())[:, None]
+            lam = row["ridge"] / (r.sum() / 60)  # of weights that sum to one
+            W = S * np.linalg.solve(S * K * S.T + lam * np.eye(len(S)), S * k)
+        else:
+            L = H[np.ix_(train, train)]
+            D = np.linalg.solve(L + len(train) * eta * np.eye(len(train)), mean[train])[:, None]
+            W = D * (K @ np.linalg.solve((D * K) @ (D * K) + row["ridge"] * np.eye(len(D)), D * k))
+        counts = r[test] / r[test].sum()
+        w = np.zeros(60)
+        w[train] += W @ counts
+        w[test] -= counts
+        total += w @ H @ w
+    # Ridges go down to rounding, and the features of z are exact to 1e-10.
+    assert row["score"] == pytest.approx(total, rel=1e-4)

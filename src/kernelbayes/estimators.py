@@ -276,11 +276,17 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 as_kernel(getattr(self, name), name)
 
+    @property
+    def _reads_rows(self) -> bool:
+        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
+        kernel = self.kernel_x
+        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
+
     def _check_pairs(self, X: PointsLike, Z: PointsLike) -> tuple[PointsLike, PointsLike]:
         """Check tables of numbers as scikit-learn does; kernels check everything else."""
         if Z is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        if not _is_table(X):
+        if not _is_table(X) or not self._reads_rows:
             return X, Z
         if not is_frame(X) and not scipy.sparse.issparse(X):
             X = as_array(X)
@@ -303,14 +309,15 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         observed = self.likelihood_.outputs
         X = in_order(X, observed.names, by_name=observed.kernel.by_name)
         X = as_array(X) if isinstance(X, np.ndarray) else X
-        if _is_table(X) and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
+        rows = self._reads_rows and _is_table(X)
+        if rows and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
             if getattr(self, "n_features_in_", 1) > 1:
                 raise ValueError(
                     f"expected points of {self.n_features_in_} numbers, got a 1-d array. Reshape "
                     "your data with X.reshape(1, -1) if it is a single point"
                 )
             X = as_array(X)[:, None]
-        if _is_table(X) and hasattr(self, "n_features_in_"):
+        if rows and hasattr(self, "n_features_in_"):
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         points = self.kernel_x_.points(X, "X")
         self.kernel_x_.check_pair(points, self.rule_.inputs.points)

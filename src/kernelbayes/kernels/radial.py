@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
@@ -56,9 +56,14 @@ class Bandwidth(Kernel):
     bandwidth: float | tuple[float, ...]
 
     _metric = "euclidean"
+    _learned: ClassVar[Array] = None  # the tensor that the bandwidth was given as, if it learns
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", positive_each(self.bandwidth, "bandwidth"))
+        given = self.bandwidth
+        object.__setattr__(self, "bandwidth", positive_each(given, "bandwidth"))
+        # A torch tensor keeps its gradient: points are divided by it, all else sees the numbers.
+        if getattr(given, "requires_grad", False):
+            object.__setattr__(self, "_learned", given)
 
     @classmethod
     def median(
@@ -104,14 +109,21 @@ class Bandwidth(Kernel):
         return self._in_bandwidths(X)
 
     def _in_bandwidths(self, X: Array) -> Array:
+        learned = None if isinstance(X, np.ndarray) else self._learned
         if isinstance(self.bandwidth, float):
-            return X / self.bandwidth
+            return X / (self.bandwidth if learned is None else learned)
         if X.shape[1] != len(self.bandwidth):
             raise ValueError(
                 f"{type(self).__name__} has {len(self.bandwidth)} bandwidths, "
                 f"but the points have {X.shape[1]} dimensions"
             )
-        return X / like(self.bandwidth, X)
+        return X / (like(self.bandwidth, X) if learned is None else learned)
+
+    def scaled(self, factor: float) -> Kernel:
+        """Kernel with its bandwidth multiplied by a factor; a learned one keeps its gradient."""
+        if self._learned is None:
+            return super().scaled(factor)
+        return replace(self, bandwidth=self._learned * factor)
 
     def _diag(self, X: Points) -> Array:
         U = self._coordinates(X)
@@ -219,8 +231,8 @@ class Gaussian(Radial, Stationary):
     with bandwidth h, or one per dimension. Characteristic on R^d. The default for vectors:
     everything smooth, all moments, closed forms with Gaussian measures. In high dimension or for
     rough functions try :class:`Matern` or :class:`Laplace`. ``Gaussian.median(X)`` sets h to the
-    median distance; half of it is often better for filtering. To learn a bandwidth by gradients,
-    divide the points: ``Gaussian(1.0)(X / h)``.
+    median distance; half of it is often better for filtering. A torch tensor that requires its
+    gradient keeps it: Gram matrices of torch points can be differentiated by the bandwidth.
 
     Examples
     --------

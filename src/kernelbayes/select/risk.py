@@ -47,7 +47,6 @@ from kernelbayes.rules.kulsif import kulsif_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.rules.variable import Variable
-from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
 
@@ -110,7 +109,7 @@ class Task:
     def parts(self) -> Iterator[tuple[Ints, Ints]]:
         """Indices (train, test) of the folds."""
         # The original rule and the marginal criterion have no leave-one-out form.
-        for fold in range(min(FOLDS, self.z.n)):
+        for fold in range(int(self.fold.max()) + 1):
             yield np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
 
     def features(self, kernel: Kernel) -> Floats:

@@ -8,7 +8,7 @@ refined around the best.
 
 For Bayes' rule, ratios, bandwidths and ridges are compared by their risk under the prior
 (:mod:`kernelbayes.select.risk`), estimated from left-out pairs. "marginal" (KBR13 section 4.2)
-compares the averaged posterior with the marginal of held-out z under the training marginal instead.
+compares the averaged posterior with the marginal of held-out z instead, both under the prior.
 
 The bandwidth of x is left where the search started (the median heuristic) unless another is clearly
 better, by more than one standard error of the difference over pairs (Breiman et al. 1984), both for
@@ -60,6 +60,7 @@ def tune(
     budget: int = 12,
     rng: Rng = None,
     progress: bool | None = None,
+    folds: int = FOLDS,
 ) -> Any:
     """Choose kernels and ridges from data; returns a fitted model of the same class.
 
@@ -79,6 +80,9 @@ def tune(
         For random folds, where a model needs them.
     progress : bool, optional
         Show a progress bar; by default when a person is watching.
+    folds : int
+        For Bayes' rule where there is no leave-one-out (the original rule, and the criterion
+        "marginal": K of KBR13 section 4.2); 5 unless given.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def tune(
     >>> cme.kernel_x_.bandwidth < 1.0  # the median distance, 1.8, is too wide for sin(4 x)
     True
     """
-    del X, Z, prior, criterion, budget, rng, progress
+    del X, Z, prior, criterion, budget, rng, progress, folds
     hint = "; pass an instance, not the class" if isinstance(model, type) else ""
     raise TypeError(f"tune does not know {type(model).__name__}{hint}")
 
@@ -162,6 +166,7 @@ def tune_rule(
     budget: int = 12,
     rng: Rng = 0,
     progress: bool | None = None,
+    folds: int = FOLDS,
 ) -> KernelBayesRule:
     """Both bandwidths and both ridges, for the prior in force."""
     budget = integer(budget, "budget")
@@ -181,7 +186,7 @@ def tune_rule(
     values = np.empty((z.n, 0)) if values is None else as_doubles(values) / column_units(z.kernel)
     prior = drawn(prior, model.rng)
     element = _subset(prior_under(prior, z))
-    fold = as_generator(rng).permutation(z.n) % FOLDS
+    fold = as_generator(rng).permutation(z.n) % min(integer(folds, "folds", 2), z.n)
     task = Task(model, x, z, values, element, criterion, fold)
     with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
         ratios, table = task.ratios(budget, bar)
@@ -241,7 +246,7 @@ def _score(
     F, method = task.features(kernel), task.model.method
     ridges = ridge_grid(F, ratio.weights)
     if task.criterion == "marginal":
-        terms = _marginal_errors(task, F, targets, ridges)
+        terms = _marginal_errors(task, F, targets, ridges, ratio)
     else:
         predictions = (
             loo(F, targets, ridges, ratio.weights).predictions()
@@ -272,16 +277,27 @@ def _original_predictions(
         yield predictions
 
 
-def _marginal_errors(task: Task, F: Floats, H: Floats, ridges: Floats) -> Floats:
-    """KBR13 section 4.2: averaged posterior against the marginal, (ridges, folds, 1)."""
-    errors = []
-    for train, test in task.parts:
-        fit = RidgePath.of(F[train], H[train], np.full(len(train), 1.0 / len(train)))
-        mean, target = F[test].mean(axis=0), H[test].mean(axis=0)
-        original = task.model.method == "original"
+def _marginal_errors(task: Task, F: Floats, H: Floats, ridges: Floats, ratio: Ratio) -> Floats:
+    """KBR13 section 4.2: averaged posterior against the marginal, (ridges, folds, 1).
+
+    Under a prior, pairs on both sides count by its density ratio to the training marginal: the
+    posterior averaged over what the prior predicts is the prior.
+    """
+    errors, original = [], task.model.method == "original"
+    for a, (train, test) in enumerate(task.parts):
+        weights = ratio.signed[a] if original else _shares(ratio.weights[train])
+        fit = RidgePath.of(F[train], H[train], weights)
+        counts = _shares(ratio.weights[test])
+        mean, target = counts @ F[test], counts @ H[test]
         found = ((mean @ fit.Q) * fit.filtered(ridges[:, None], original)) @ fit.cross
         errors.append(np.sum((found - target) ** 2, axis=1))
     return np.stack(errors, axis=1)[:, :, None]
+
+
+def _shares(weights: Floats) -> Floats:
+    """Weights divided by their sum; equal ones if there is none."""
+    total = float(weights.sum())
+    return weights / total if total > 0.0 else np.full(len(weights), 1.0 / len(weights))
 
 
 def _steady(rows: list[Row], terms: dict[Kernel, Floats]) -> Row:
