@@ -3,6 +3,8 @@
 Every call ends in a right answer, in a warning that says what happened, or in an error of our own.
 """
 
+import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -339,6 +341,50 @@ def test_forecasts_of_observations_that_nothing_is_known_about(monkeypatch):
     with pytest.warns(kb.NumericalWarning, match="2 of 2 forecasts of observations"):
         found = model.forecast(X[:10], 2)
     np.testing.assert_allclose(found.observations.mean(), np.tile(X.mean(axis=0), (2, 1)))
+
+
+def drift(z, rng, control=None):
+    return z + 1.0 + 0.1 * rng.normal(size=z.shape)
+
+
+def drifting(bandwidth):
+    """Filter of states that drift by 1 at each step, with training states from -3 to 3."""
+    rng = np.random.default_rng(27)
+    Z = rng.uniform(-3.0, 3.0, size=(300, 1))
+    start = rng.normal(-2.0, 0.1, size=(300, 1))
+    options = {"kernel_x": kb.Gaussian(0.2), "kernel_z": kb.Gaussian(bandwidth), "rng": 0}
+    model = kb.KernelMonteCarloFilter(drift, start, prior_ridge=1e-3, ridge=1e-2, **options)
+    return model.fit(np.tanh(Z) + 0.1 * rng.normal(size=Z.shape), Z)
+
+
+@pytest.mark.parametrize("bandwidth", [0.3, 2.0])
+def test_particles_that_leave_the_training_states_are_told_of(bandwidth):
+    """From the sixth step on, states are where no training state is; observations say nothing."""
+    model, x = drifting(bandwidth), np.tanh(np.arange(-2.0, 13.0))[:, None]
+    with pytest.warns(kb.NumericalWarning, match="left the training states"):
+        beliefs = model.filter(x, progress=False)
+    assert beliefs.info.left[:4].max() < 0.5  # at -2 to 1 all is well
+    assert beliefs.info.left[6:].max() > 0.5
+    assert np.isfinite(beliefs.mean()).all()
+    state, shares = model.start(), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kb.NumericalWarning)
+        for value in x:
+            state, info = model.step(state, value)
+            shares.append(info.left)
+    np.testing.assert_array_equal(shares, beliefs.info.left)
+
+
+def test_particles_far_from_all_training_states_do_not_leave_the_old_belief_behind():
+    """Predicted without observations: the second step is beyond all of them."""
+    model = drifting(0.3)
+    far = replace(model.moves_.mover, transition=lambda z, rng, control=None: z + 50.0)
+    moves = replace(model.moves_, mover=far)
+    W = np.zeros((300, 1))
+    W[:3] = 1.0 / 3.0
+    predicted, left = moves.predict(W, None, 1)
+    np.testing.assert_allclose(predicted, 1.0 / 300.0)
+    np.testing.assert_array_equal(left, [1.0])
 
 
 def test_a_step_takes_only_states_of_its_own_filter():

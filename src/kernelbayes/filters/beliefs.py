@@ -57,6 +57,10 @@ class StepInfo:
         Share of the prediction in the belief for want of support: 0 for an observation inside the
         training sample, 1 where nothing like it was seen (:mod:`kernelbayes.rules.support`). NaN
         when there was no observation.
+    left : float
+        Share of the prediction that has left the training sample, where states cannot be
+        represented: of the particles of a Monte Carlo filter, those further from any training state
+        than two neighbours usually are. 1 with ``reset``; a warning says where it is above a half.
     """
 
     mass: Any
@@ -67,6 +71,7 @@ class StepInfo:
     rescued: Any = False
     reset: Any = False
     prior_share: Any = float("nan")
+    left: Any = 0.0
 
     def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""

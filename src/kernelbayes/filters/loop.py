@@ -300,7 +300,11 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
         xp = namespace(W)
         states.append(W[:, 0])
         infos.append(
-            StepInfo(np.nan, np.nan, float(1.0 / xp.sum(W**2)), False, False, False, lost[0])
+            StepInfo(
+                *(np.nan, np.nan, float(1.0 / xp.sum(W**2)), False, False),
+                reset=bool(lost[0] >= 1.0),
+                left=float(lost[0]),
+            )
         )
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
         seen.append(normalised(w))

@@ -21,6 +21,7 @@ import numpy as np
 from kernelbayes.arrays import (
     Array,
     Bools,
+    Floats,
     Ints,
     Rng,
     like,
@@ -51,8 +52,8 @@ LEAST_COMPLETE = 0.1
 class Simulated(Protocol):
     """A transition that is sampled from instead of learned."""
 
-    def predict(self, W: Array, control: Points | None, t: int) -> Array:
-        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k)."""
+    def predict(self, W: Array, control: Points | None, t: int) -> tuple[Array, Floats]:
+        """Predictions (n, k) at time t, weights on training states; what share (k,) left these."""
 
     def moved(self, control: Points | None, t: int) -> Array | None:
         """Features (n, r) of the training states moved at time t; None if as at any other."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Literal
 
 import numpy as np
@@ -23,15 +23,26 @@ from kernelbayes.filters.rule import Ratio
 from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram
+from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Names, Points, PointsLike, concatenate, count, in_order, take
+from kernelbayes.rules.support import nearest_similarity
 from kernelbayes.select.regression import Regression, regress
+from kernelbayes.sums import total
 
 Transition = Callable[..., PointsLike]
 Resampling = Literal["herding", "exchange", "line-search", "fully-corrective", "multinomial"]
 # Controls under which the transition is tried out on the training states: enough for the mean
 # distance that states move, which sets a ridge on a grid of factors of two.
 EXAMPLES = 10
+# Particles have left the training states when less than this share of the usual mass arrives there:
+# nine in ten are nowhere near, and dividing by the mass would make all of the belief of the rest.
+ARRIVED = 0.1
+# Particles whose distance to the training states is looked at: the share that has left them is then
+# known to 0.05, for the cost of as many rows of a Gram matrix.
+LOOKED_AT_PARTICLES = 100
+# Training states that say how far apart neighbours usually are, as for observations.
+SUPPORT_STATES = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +101,44 @@ class Moves:
         F = self.states.features(points)
         mean = namespace(F).mean(F, axis=0) if weights is None else weights @ F
         raw = self.features @ (self.to_prior @ mean)  # KMCF16 Alg. 1, line 3
-        gamma = raw if self.literal else normalised(raw)
+        if self.literal:
+            return raw
+        if not float(total(raw)) > ARRIVED * self._usual_mass:
+            return None
+        gamma = normalised(raw)
         return cut_off(raw) if gamma is None else gamma
 
-    def predict(self, W: Array, control: Points | None, t: int) -> Array:
-        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k)."""
-        columns = []
+    @cached_property
+    def _usual_mass(self) -> float:
+        """Sum of the weights of a sample that lies on the training states: themselves."""
+        mean = total(self.features, axis=0) / self.features.shape[0]
+        return float(total(self.features @ (self.to_prior @ mean)))
+
+    def outside(self, points: Points, weights: Array) -> float:
+        """Share of a sample, of some of it, further from any training state than is usual."""
+        m, w = count(points), np.abs(as_doubles(weights))
+        some = np.unique(np.linspace(0, m - 1, min(m, LOOKED_AT_PARTICLES)).astype(int))
+        near = as_doubles(nearest_similarity(self.mover.kernel, take(points, some), self.Z))
+        return float(w[some] @ (near < self._usual_support)) / max(float(w[some].sum()), 1e-300)
+
+    @cached_property
+    def _usual_support(self) -> float:
+        """Similarity at twice the distance within which 99 % of the training states have another.
+
+        Twice the distance is, for a Gaussian kernel, the fourth power of the similarity.
+        """
+        chosen = loo_subset(count(self.Z), SUPPORT_STATES)
+        K = as_doubles(self.mover.kernel(take(self.Z, chosen), self.Z))
+        K = K / np.sqrt(np.outer(self.rows.diag[chosen], self.rows.diag) + np.finfo(float).tiny)
+        K[np.arange(len(chosen)), chosen] = 0.0
+        return float(np.quantile(K.max(axis=1), 0.01)) ** 4
+
+    def predict(self, W: Array, control: Points | None, t: int) -> tuple[Array, Floats]:
+        """Predictions (n, k) at time t, as weights on the training states, from beliefs (n, k).
+
+        Also which share (k,) has left the training states. All of it: any state may come next.
+        """
+        columns, lost = [], np.ones(W.shape[1])
         for j in range(W.shape[1]):
             belief = Embedding(self.Z, W[:, j], self.mover.kernel)
             sample = resample(
@@ -103,9 +146,14 @@ class Moves:
                 picks=self.picks, rows=self.rows, rng=np.random.default_rng([self.mover.seed, t]),
             ).embedding  # fmt: skip
             u = None if control is None else take(control, [j])[0]
-            gamma = self.weigh(self.mover(sample.points, u, t, "predict"), sample.weights)
-            columns.append(W[:, j] if gamma is None else gamma)  # the sample was left behind
-        return namespace(W).stack(columns, axis=1)
+            moved = self.mover(sample.points, u, t, "predict")
+            gamma = self.weigh(moved, sample.weights)
+            if gamma is None:
+                columns.append(namespace(W).ones_like(W[:, j]) / W.shape[0])
+            else:
+                columns.append(gamma)
+                lost[j] = 0.999 * self.outside(moved, sample.weights)  # not all: it was weighed
+        return namespace(W).stack(columns, axis=1), lost
 
     def moved(self, control: Points | None, t: int) -> Array | None:
         """Features (n, r) of the training states moved at time t; None if as at any other."""

@@ -27,14 +27,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Bools, Ints, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    like,
+    namespace,
+    to_numpy,
+)
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.observe import Seen, observe
 from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample, tempered
 from kernelbayes.filters.sequences import as_row
-from kernelbayes.filters.told import warn_rescued
+from kernelbayes.filters.told import warn_rescued, warn_reset
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
 from kernelbayes.rules.support import trust
 from kernelbayes.sums import total
@@ -52,14 +60,14 @@ TRUSTED_SHARE = 0.1
 
 def predict(
     dynamics: Dynamics, W: Array, control: Points | None = None, t: int = 0
-) -> tuple[Array, Bools]:
-    """Predictions (n, k) at time t from beliefs W (n, k) one step before; which were lost (k,).
+) -> tuple[Array, Floats | Bools]:
+    """Predictions (n, k) at time t from beliefs W (n, k) one step before; how much was lost (k,).
 
     Where a control is unlike all that acted on such states, the prediction is the one without
     controls. A belief that has left the training sample has no prediction: any state may come next.
     """
     if dynamics.simulated is not None:  # KMCF16 Alg. 4
-        return dynamics.simulated.predict(W, control, t), np.zeros(W.shape[1], dtype=bool)
+        return dynamics.simulated.predict(W, control, t)
     V, lost = _moved(dynamics, W, control)
     if dynamics.controlled is not None and lost.any():
         free, lost_again = _moved(replace(dynamics, controlled=None), W, None)
@@ -111,12 +119,12 @@ def update(
     V: Array,
     seen: list[Seen],
     start: Start = None,
-    lost: Bools | None = None,
+    lost: Floats | Bools | None = None,
 ) -> tuple[Array, list[StepInfo]]:
     """Beliefs (n, k) and what happened, from predictions V (n, k) and k observations.
 
     ``start`` says that nothing is known before the observation, and what to do then; ``lost`` (k,)
-    which predictions were reset to that.
+    which share of each prediction was lost, 1 if it was reset to that.
     """
     xp = namespace(V)
     # KBR13, IW22: where nothing is known, all training states are alike.
@@ -126,8 +134,11 @@ def update(
         posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start))
         for j, one in enumerate(seen)
     ]
-    lost = np.zeros(len(seen), dtype=bool) if lost is None else lost
-    infos = [replace(info, reset=bool(no)) for (_, info), no in zip(found, lost, strict=True)]
+    left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
+    infos = [
+        replace(info, reset=share >= 1.0, left=share)
+        for (_, info), share in zip(found, left, strict=True)
+    ]
     return xp.stack([w for w, _ in found], axis=1), infos
 
 
@@ -242,13 +253,14 @@ def step(
         u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), kernel_u)))
     seen, past = observe(model, x, state.past, steps)
     W, history = state.belief.weights[:, None], state.history
-    lost = np.zeros(1, dtype=bool)
+    lost = np.zeros(1)
     for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u))
         W, again = predict(dynamics, W, u, t)
-        lost = lost | again
+        lost = np.maximum(lost, again)
     W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost)
     warn_rescued(infos)
+    warn_reset(infos)
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps

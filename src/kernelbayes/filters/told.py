@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from kernelbayes.filters.loop import Run
 
 
+# Share of a prediction that has left the training states above which a warning says so: the belief
+# is then mostly about states that were never seen.
+LEFT = 0.5
+
+
 def told(runs: list[Run]) -> list[Run]:
     """Return the runs; warn of the steps that were asked for, numbered over all sequences."""
     infos = [run.infos[t] for run in runs for t in run.kept]
     warn_rescued(infos)
     warn_empty(infos)
+    warn_reset(infos)
     found = told_of(np.array([info.prior_share for info in infos]), "observations")
     if found:
         warnings.warn(
@@ -29,6 +35,18 @@ def told(runs: list[Run]) -> list[Run]:
             stacklevel=3,
         )
     return runs
+
+
+def warn_reset(infos: list[StepInfo]) -> None:
+    """Say how many predictions have left the training states, and which."""
+    found = [t for t, info in enumerate(infos) if info.left > LEFT]
+    if found:
+        gone = sum(1 for info in infos if info.reset)
+        told = f"the predictions of {len(found)} of {len(infos)} steps ({first_few(found)}) have "
+        told += "mostly left the training states, where beliefs cannot follow"
+        told += f"; {gone} were lost, so that any training state was as likely" * (gone > 0)
+        told += ". Add training pairs where the states go"
+        warnings.warn(told, NumericalWarning, stacklevel=4)
 
 
 def warn_empty(infos: list[StepInfo]) -> None:
