@@ -60,7 +60,7 @@ class StepInfo:
     left : float
         Share of the prediction that has left the training sample, where states cannot be
         represented: of the particles of a Monte Carlo filter, those further from any training state
-        than two neighbours usually are. 1 with ``reset``; a warning says where it is above a half.
+        than two neighbours usually are. 1 with ``reset``; a warning says where it is above 0.9.
     """
 
     mass: Any
