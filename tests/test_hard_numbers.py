@@ -172,7 +172,7 @@ def test_models_warn_about_a_tiny_ridge(model):
 
 @pytest.mark.parametrize("order", [0, 2.5, -1, np.nan, np.inf, "2"])
 def test_a_moment_has_a_whole_order(order):
-    with pytest.raises(ValueError, match="whole number of at least 1"):
+    with pytest.raises((ValueError, TypeError), match="the order of a moment"):
         kb.embed([-1.0, 2.0], K).moment(order)
 
 
