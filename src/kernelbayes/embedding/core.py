@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Bools, Ints, as_floats, epsilon, like, namespace, to_float
+from kernelbayes.arrays import (
+    Array,
+    Bools,
+    Ints,
+    as_array,
+    as_floats,
+    epsilon,
+    like,
+    namespace,
+    to_float,
+    to_numpy,
+)
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
@@ -80,7 +91,8 @@ class Batch(Decoding):
 
     def __getitem__(self, index: Index) -> Any:
         """Return one Embedding for an integer, a Batch for a slice, a list or a mask."""
-        if not isinstance(index, int | np.integer | slice | list | tuple | np.ndarray):
+        whole = isinstance(index, slice) or to_numpy(as_array(index)).dtype.kind in "iub"
+        if not whole:
             raise TypeError(f"an index is a number, a slice, numbers or a mask, got {index!r}")
         several = isinstance(index, slice) or np.ndim(index) > 0
         index = np.asarray(index) if several and not isinstance(index, slice) else index
