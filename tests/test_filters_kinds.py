@@ -288,9 +288,9 @@ def test_bad_parameters_are_named_when_fitting():
     def fit(**options):
         return kb.KernelBayesFilter(**options).fit(X, Z)
 
-    with pytest.raises(TypeError, match="kernel_x must be a kernel"):
+    with pytest.raises(TypeError, match="kernel_x must be a Kernel"):
         fit(kernel_x="rbf")
-    with pytest.raises(TypeError, match="kernel_z must be a kernel"):
+    with pytest.raises(TypeError, match="kernel_z must be a Kernel"):
         fit(kernel_z=kb.Gaussian)
     with pytest.raises((TypeError, ValueError), match="ridge"):
         fit(back_ridge="loo")

@@ -287,7 +287,7 @@ def validity(valid: Validity, default: Kind = "projected") -> Kind:
     """Name of a way to make answers valid; True is a question's default, False the raw weights."""
     if isinstance(valid, bool | np.bool_):
         return default if valid else "raw"
-    return option(valid, "valid (True, False, or a way)", KINDS)
+    return option(valid, "valid", KINDS)
 
 
 def lost(W: Floats) -> Bools:

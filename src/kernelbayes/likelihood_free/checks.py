@@ -257,8 +257,8 @@ def _pairs(
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
         pairs = table, np.asarray(to_numpy(as_array(x, "x")))
         names = column_names(theta) or getattr(model, "names_", None)
-    if pairs[1].ndim == 0 or len(pairs[0]) != len(pairs[1]):
-        raise ValueError(f"{len(pairs[0])} parameters but {np.shape(pairs[1])[:1]} data sets")
+    if np.shape(pairs[1])[:1] != (len(pairs[0]),):
+        raise ValueError(f"{len(pairs[0])} parameters but {len(np.atleast_1d(pairs[1]))} data sets")
     d = pairs[0].shape[1]
     return *pairs, names if names and len(names) == d else tuple(f"theta[{j}]" for j in range(d))
 
