@@ -845,7 +845,7 @@ def holes(seed=81, length=12):
     return x
 
 
-RIDGES = {"prior_ridge": 1e-3, "transition_ridge": 1e-3, "ridge": 1e-2, "rng": 0}
+RIDGES = {"prior_ridge": 1e-3, "transition_ridge": 1e-3, "ridge": 1e-2, "back_ridge": 0.1, "rng": 0}
 
 
 def named(x, z, u=None):
@@ -870,7 +870,7 @@ def tracker(**options):
     return kb.KernelBayesFilter(**options).fit(*circling(80, 60))
 
 
-@case("filters.defaults")
+@case("filters.defaults", warns=True)
 def _():
     model, x = tracker(rng=0), holes()
     beliefs, forecast = model.filter(x), model.forecast(x, 3)

@@ -52,6 +52,30 @@ def place_cells(window: int = 10, slowest: float = 30.0, share: float = 0.7) -> 
     return PlaceCells(*(_runs(np.sqrt(total), Z, part) for part in (moving[:cut], moving[cut:])))
 
 
+class Walks(NamedTuple):
+    """Wi-Fi scans along walks: signal strengths scaled to unit length, positions, odometry."""
+
+    train: list  # of (X (T, 1099), Z (T, 2), U (T, 2)), scans about 2 s apart
+    test: list
+
+
+def wifi(held_out: int = 40) -> Walks:
+    """Read wifi_walks.npz (MIT, XYZ10); 40 of the 156 walks are left out."""
+    file = np.load(FOLDER / "wifi_walks.npz", allow_pickle=False)
+    X = file["rssi"].astype(float) + 120.0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
+    heading, steps = file["heading"].astype(float), file["steps"].astype(float)
+    U = np.column_stack([steps * np.sin(heading), steps * np.cos(heading)])
+    Z, walk = file["pos"].astype(float), file["seq"]
+    out = np.random.RandomState(0).permutation(156)[:held_out]
+    parts = {i: (X[walk == i], Z[walk == i], U[walk == i]) for i in np.unique(walk)}
+    chosen = set(out.tolist())
+    return Walks(
+        [part for i, part in parts.items() if int(i) not in chosen],
+        [part for i, part in parts.items() if int(i) in chosen],
+    )
+
+
 def _runs(X, Z, bins):
     """Sequences of consecutive bins."""
     return [(X[b], Z[b]) for b in np.split(bins, np.flatnonzero(np.diff(bins) > 1) + 1)]

@@ -20,14 +20,16 @@ True
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
+from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
+from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing, training_parts
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, with_velocity
 from kernelbayes.filters.loop import Filter
@@ -144,7 +146,7 @@ class KernelBayesFilter(Filter):
         prior_ridge: Ridge = "auto",
         transition_ridge: Ridge = "auto",
         ridge: Ridge = "auto",
-        back_ridge: float = 0.1,
+        back_ridge: Ridge = "auto",
         rank: int | None = None,
         lags: Lags = 1,
         order: int = 1,
@@ -209,6 +211,8 @@ class KernelBayesFilter(Filter):
         known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         self.lengths_ = data.lengths
+        self.known_ = known
+        self.smoothing_: Smoothing | None = None  # chosen when it is first needed
         self.rank_, self.ridge_ = chosen["rank"], chosen["ridge"]
         self.prior_ridge_, self.transition_ridge_ = (
             check_ridge(chosen[name]) for name in ("prior_ridge", "transition_ridge")
@@ -295,6 +299,20 @@ class KernelBayesFilter(Filter):
         if result is None:
             raise ValueError("the prior has no mass on the training states; is it in their units?")
         return result
+
+    def _back_ridge(self) -> float:
+        """Ridge of the backward step; chosen when it is first needed, if it is automatic."""
+        if not isinstance(self.back_ridge, str):
+            return float(self.back_ridge)
+        found = self.smoothing_ = self.smoothing_ or choose_smoothing(self, training_parts(self))
+        if not found.gains:
+            warnings.warn(
+                "smoothing gains nothing here: on blocks left out its loss is "
+                f"{found.smoothed:.3g}, that of filtering {found.filtered:.3g}; use filter()",
+                NumericalWarning,
+                stacklevel=4,
+            )
+        return found.ridge
 
     @property
     def n(self) -> int:

@@ -56,7 +56,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     dynamics_: Dynamics
     observations_: Observations
     encoder_: Encoder | None = None  # what the update sees of the observations; None: themselves
-    back_ridge: float
+    back_ridge: Any
 
     @abstractmethod
     def start(self, prior: PointsLike | None = None, lag: int = 0) -> FilterState:
@@ -91,6 +91,10 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         namespace(self.kernel_x_.diag(x), self.kernel_z_.diag(z))  # arrays of one library
         return known
 
+    def _back_ridge(self) -> float:
+        """Ridge of the backward step of smoothing."""
+        return float(self.back_ridge)
+
     def smoothed(self, state: FilterState) -> Embedding:
         """Belief about the state ``lag`` steps ago given everything up to now.
 
@@ -98,9 +102,9 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         belief about the first one.
         """
         check_is_fitted(self, "dynamics_")
-        later = state.belief.weights
+        later, ridge = state.belief.weights, self._back_ridge()
         for back, (w, control) in enumerate(reversed(state.history), 1):
-            later = backward(self.dynamics_, w, later, control, state.t - back, self.back_ridge)
+            later = backward(self.dynamics_, w, later, control, state.t - back, ridge)
         return Embedding(self.Z_, later, self.kernel_z_, self.names_z_)
 
     def filter(
@@ -265,9 +269,8 @@ def run_all(
 
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
     """Smoothed beliefs of sequences that have been filtered."""
-    return [
-        _beliefs(model, run, passed_back(model, run.weights, run.controls, lag)) for run in runs
-    ]
+    back = model.dynamics_, lag, model._back_ridge()
+    return [_beliefs(model, run, passed_back(run.weights, run.controls, *back)) for run in runs]
 
 
 def _forecast(

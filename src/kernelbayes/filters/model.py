@@ -290,5 +290,7 @@ def check_parameters(model: Filter, automatic: str) -> None:
             check_ridge(value, name)
     if values["rank"] is not None and not isinstance(values["rank"], str):
         integer(values["rank"], "rank")
-    check_ridge(values["back_ridge"])
+    back = values["back_ridge"]
+    if not (isinstance(back, str) and back == automatic):
+        check_ridge(back, "back_ridge")
     option(values["method"], "method", get_args(BayesMethod))

@@ -10,19 +10,19 @@ next state of the ratio of the smoothed belief there to its prediction,
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kernelbayes.arrays import Array, namespace
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.step import normalised, scatter, transition_weights
 from kernelbayes.points import Points
 
-if TYPE_CHECKING:
-    from kernelbayes.filters.loop import Filter
-
 
 def passed_back(
-    model: Filter, weights: list[Array], controls: list[Points | None], lag: int | None
+    weights: list[Array],
+    controls: list[Points | None],
+    dynamics: Dynamics,
+    lag: int | None,
+    ridge: float,
 ) -> list[Array]:
     """Smoothed beliefs (n,) of a sequence, given all observations or those up to ``lag`` later."""
     last, smooth = len(weights) - 1, list(weights)
@@ -30,9 +30,7 @@ def passed_back(
         end = t + 1 if lag is None else min(last, t + lag)
         later = smooth[end] if lag is None else weights[end]
         for s in range(end, t, -1):
-            later = backward(
-                model.dynamics_, weights[s - 1], later, controls[s], s, model.back_ridge
-            )
+            later = backward(dynamics, weights[s - 1], later, controls[s], s, ridge)
         smooth[t] = later
     return smooth
 

@@ -114,10 +114,7 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
     except ValueError as error:  # too short, or coordinates that only one part has
         why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
         return Choice(first, why)
-    kernel_z = first["kernel_z"]
-    judge = judge_of("error", kernel_z, data.Z)
-    if kernel_z.is_vector:
-        judge = _scaled_error(to_numpy(spreads(data.Z)))
+    judge = judge_states(first["kernel_z"], data.Z)
     races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
     best = races.middle(_race(races, given, seen, data.Z, data.controls))
     best.candidate.row["chosen"] = True
@@ -256,6 +253,11 @@ def spreads(X: Points) -> Floats:
     s = np.nanstd(np.clip(U, low, high), axis=0)
     s = np.where(s > 0.0, s, np.nanstd(U, axis=0))  # a column that is rarely not zero
     return np.where(s > 0.0, s, float(np.max(s)) or 1.0)
+
+
+def judge_states(kernel: Kernel, Z: Points) -> Judge:
+    """Return the loss of beliefs about states: squared error in units of spreads, or RKHS."""
+    return _scaled_error(spreads(Z)) if kernel.is_vector else judge_of("error", kernel, Z)
 
 
 def _scaled_error(scale: Floats) -> Judge:

@@ -227,6 +227,8 @@ def calibration_of(
     chosen = {k: getattr(model, f"{k}_") for k in CHOSEN if k in known and hasattr(model, f"{k}_")}
     names = model.names_x_, model.names_z_, model.names_u_
     X, Z, controls = map(each_in_order, (X, Z, controls), names)
+    if smooth:
+        chosen["back_ridge"] = model._back_ridge()
     groups = cut(X, Z, controls, parts, model)
     found = []
     for i, group in enumerate(groups):
