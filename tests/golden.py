@@ -1114,7 +1114,8 @@ def _():
         "mass": {"loss": "mass"},
         "coverage": {"loss": "coverage", "parts": 3},
     }.items():
-        model = kb.tune(kb.KernelBayesFilter(rank=20, rng=0), x, z, rng=0, budget=5, **options)
+        start = kb.KernelBayesFilter(rank=20, back_ridge=0.1, rng=0)
+        model = kb.tune(start, x, z, rng=0, budget=5, **options)
         found[name] = [model.ridge_, model.prior_ridge_, model.transition_ridge_, model.back_ridge]
         found[name + "_scores"] = scores(model, 1e-4)
         found[name + "_mean"] = total(model.filter(holes()).mean(), 1e-6)

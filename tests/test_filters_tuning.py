@@ -226,7 +226,7 @@ def test_the_backward_ridge_is_chosen_by_smoothing():
     z = np.column_stack([np.cos(angle), np.sin(angle)])
     x = z + 0.3 * rng.normal(size=z.shape)
     kernels = kb.Gaussian.median(x), kb.Gaussian.median(z, scale=0.5)
-    ridges = {"prior_ridge": 1e-5, "transition_ridge": 1e-5, "ridge": 0.1}
+    ridges = {"prior_ridge": 1e-5, "transition_ridge": 1e-5, "ridge": 0.1, "back_ridge": 0.1}
     model = kb.KernelBayesFilter(*kernels, rank=40, rng=0, **ridges)
     plain = kb.tune(model, x[:180], z[:180], budget=1)
     tuned = kb.tune(model, x[:180], z[:180], budget=1, smooth=True)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.default import (
+    LEAST_STEPS,
     LEFT_OUT_BLOCKS,
     RACE_RANK,
     TURNS,
@@ -58,7 +59,9 @@ def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     try:
         X, Z = [s.X for s in some], [s.Z for s in some]
         groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
-    except ValueError:  # too short to leave out
+    except ValueError:  # nothing can be left out
+        return Smoothing(FIRST_BACK)
+    if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
         return Smoothing(FIRST_BACK)
     judge = judge_states(model.kernel_z_, model.Z_)
     found, filtered = [], 0.0
