@@ -63,7 +63,7 @@ class KernelBayesFilter(Filter):
     Parameters
     ----------
     kernel_x, kernel_z, kernel_u : Kernel, optional
-        On observations, states and controls; None means the median heuristic.
+        On observations, states and controls; None chooses a scale for each column from the data.
     method : {"importance", "original"}
         Bayes' rule of the update: IW22 Alg. 1 or KBR13 eq. 13.
     transition : {"operator", "shift"}
@@ -73,19 +73,13 @@ class KernelBayesFilter(Filter):
         Belief before the first observation: the training states (IW22); none, so that the first
         belief is the plain regression on the first observation (KBR13 section 4.3; the same thing
         for the importance rule); or a prior.
-    prior_ridge, transition_ridge : float or "loo"
-        eta and eta', of the prior's weights and of the transition operator. "loo" is the ridge
-        with the least leave-one-out error of the transition; both are the same then, as in IW22.
-    ridge : float or "loo"
-        lambda (importance) or delta (original) of Bayes' rule. "loo" has the least error of one
-        step: each training state predicted from the one before it and its own observation, its
-        own pair left out.
-    back_ridge : float
-        Of the backward step of smoothing, Bayes' rule with the next state as observation. Not
-        found by leave-one-out, whose choice for one step is too small for many: errors of a
-        backward pass add up. The best value is near 0.01 for states that hardly have noise of
-        their own, up to 0.3 for others, and far smaller for finite state spaces;
-        ``tune(..., smooth=True)`` chooses it.
+    prior_ridge, transition_ridge, ridge : float or "auto"
+        eta and eta', of the prior's weights and of the transition operator; lambda (importance) or
+        delta (original) of Bayes' rule. Kernels that are None and ridges that are "auto" are
+        chosen by a race on blocks of time left out (:mod:`~kernelbayes.filters.choose.default`).
+    back_ridge : float or "auto"
+        Of the backward step of smoothing, Bayes' rule with the next state as observation. "auto"
+        chooses it by smoothing blocks that are left out, when smoothing is first asked for.
     rank : int, optional
         Nystrom features of this rank (all points, if they are fewer) for all kernels: a step costs
         O(n rank^2) at most.
