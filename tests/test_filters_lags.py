@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.filters.encode import encoder
 from kernelbayes.filters.encode.encoder import filled, learn_regression
 from kernelbayes.filters.encode.lags import choose_scales, window_kernel, windows
 
@@ -208,6 +209,16 @@ def test_features_are_predicted_by_a_regression_that_has_not_seen_them():
     W, z = rng.normal(size=(200, 5)), rng.normal(size=(200, 1))  # nothing to learn
     _, left_out = learn_regression(W, 5, z, kb.Gaussian(1.0), 0)
     assert np.mean((left_out - z) ** 2) > 0.95 * np.var(z)
+
+
+def test_a_regression_that_is_needed_again_is_learned_once(monkeypatch):
+    W, z = RNG.normal(size=(60, 2)), RNG.normal(size=(60, 1))
+    first = learn_regression(W, 2, z, kb.Gaussian(1.0), 0)
+    monkeypatch.setattr(encoder, "_learned", lambda *_: pytest.fail("learned again"))
+    assert learn_regression(W.copy(), 2, z.copy(), kb.Gaussian(2.0), 0) is first
+    monkeypatch.undo()
+    other = learn_regression(W, 2, z + 1.0, kb.Gaussian(1.0), 0)
+    np.testing.assert_allclose(other[1], first[1] + 1.0)
 
 
 def test_features_estimate_the_state():
