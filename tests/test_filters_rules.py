@@ -155,9 +155,40 @@ def test_tempering_and_memory_keep_step_and_filter_the_same(method):
     np.testing.assert_allclose(model.filter(NEW).weights.sum(axis=1), 1.0)
 
 
+def resting(rng, length):
+    """A walk that rests half of the time, seen by six sensors whose readings come twice."""
+    z = np.zeros((length, 1))
+    for t in range(1, length):
+        z[t] = 0.98 * z[t - 1] + (0.4 * rng.normal() if (t // 30) % 2 else 0.0)
+    slopes = np.linspace(-2.0, 2.0, 6)
+    x = np.tanh(z * slopes) + 0.2 * rng.normal(size=(length, 6))
+    return z, x[np.arange(length) // 2 * 2]
+
+
+def test_the_choice_is_no_worse_than_a_regression_on_the_blocks_left_out():
+    z, x = resting(np.random.default_rng(1), 160)
+    model = kb.KernelBayesFilter(rng=0).fit(x, z)
+    table = model.choice_.table
+    done = [row for row in table if np.isfinite(row["score"])]
+    chosen = next(row for row in done if row["chosen"])
+    rivals = [row["score"] for row in table if row["memory"] == 0.0]
+    assert len(rivals) >= 3  # some given up before the end, as clearly worse
+    assert chosen["score"] <= min(rivals) * 1.002
+    assert chosen["memory"] == model.memory_
+    assert model.calibrate(x, z, parts=2) is not None
+    fixed = kb.KernelBayesFilter(memory=0.0, rng=0).fit(x, z)
+    assert {row["memory"] for row in fixed.choice_.table} == {0.0}
+
+
+def test_where_all_is_given_the_rule_is_that_of_bayes():
+    model = make().fit(X, Z)
+    assert (model.memory_, model.tempering_) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"memory": "none"}, "memory must be one of 'auto'"),
         ({"memory": 1.5}, "memory must lie in"),
         ({"tempering": 0.0}, "tempering must be positive"),
         ({"literal": True, "memory": 0.5}, "leave memory and tempering at 1"),

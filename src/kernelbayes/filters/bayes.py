@@ -97,10 +97,11 @@ class KernelBayesFilter(Filter):
         Estimate of the prediction's weights on the training states, as in
         :func:`~kernelbayes.density_ratio`, for the importance rule. Any but "kulsif", which is
         linear, is estimated anew at every step.
-    memory : float
+    memory : float or "auto"
         Exponent on the prediction, in [0, 1]: 1 is Bayes' rule, 0 ignores the prediction, so that
-        each belief is the regression on its observation (or window) alone.
-    tempering : float
+        each belief is the regression on its observation (or window) alone. "auto" is 1 unless less
+        was better on blocks of time left out; always 1 where all kernels and ridges are given.
+    tempering : float or "auto"
         Exponent on what the observation says: below 1 where observations repeat each other.
     literal : bool
         The equations of KBR13 (eq. 17, 18) or IW22 (Alg. 2) and none of the safeguards: weights
@@ -115,7 +116,7 @@ class KernelBayesFilter(Filter):
     kernel_x_, kernel_z_, kernel_u_ : Kernel
     lags_ : tuple of float
         Bandwidth multiples of the lags.
-    prior_ridge_, transition_ridge_, ridge_ : float
+    prior_ridge_, transition_ridge_, ridge_, memory_, tempering_ : float
     dynamics_ : Dynamics
     observations_ : Observations
 
@@ -146,8 +147,8 @@ class KernelBayesFilter(Filter):
         order: int = 1,
         features: Features = "raw",
         ratio: RatioMethod = "kulsif",
-        memory: float = 1.0,
-        tempering: float = 1.0,
+        memory: float | Literal["auto"] = "auto",
+        tempering: float | Literal["auto"] = "auto",
         literal: bool = False,
         rng: Rng = None,
     ) -> None:
@@ -208,6 +209,7 @@ class KernelBayesFilter(Filter):
         self.known_ = known
         self.smoothing_: Smoothing | None = None  # chosen when it is first needed
         self.rank_, self.ridge_ = chosen["rank"], chosen["ridge"]
+        self.memory_, self.tempering_ = chosen["memory"], chosen["tempering"]
         self.prior_ridge_, self.transition_ridge_ = (
             check_ridge(chosen[name]) for name in ("prior_ridge", "transition_ridge")
         )

@@ -265,8 +265,8 @@ def rule_of(model: Filter, divided: bool = False) -> Rule:
     """Return how a filter updates; a ValueError where an exponent makes no sense."""
     values = model.get_params(deep=False)
     rule = Rule(
-        share(values["memory"], "memory", low=True, high=True),
-        positive(values["tempering"], "tempering"),
+        share(getattr(model, "memory_", values["memory"]), "memory", low=True, high=True),
+        positive(getattr(model, "tempering_", values["tempering"]), "tempering"),
         bool(values["literal"]),
         divided,
     )
@@ -294,3 +294,6 @@ def check_parameters(model: Filter, automatic: str) -> None:
     if not (isinstance(back, str) and back == automatic):
         check_ridge(back, "back_ridge")
     option(values["method"], "method", get_args(BayesMethod))
+    for name in ("memory", "tempering"):
+        if isinstance(values[name], str):
+            option(values[name], name, ("auto",))

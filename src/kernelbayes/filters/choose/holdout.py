@@ -215,7 +215,10 @@ def _coverage_error(beliefs: Beliefs, Z: PointsLike, level: float = 0.9) -> Floa
 # --- calibration ----------------------------------------------------------------------------------
 
 # What was learned from all sequences and stays when a part is left out.
-CHOSEN = ("kernel_x", "kernel_z", "kernel_u", "prior_ridge", "transition_ridge", "ridge", "lags")
+CHOSEN = (
+    "kernel_x", "kernel_z", "kernel_u", "prior_ridge", "transition_ridge", "ridge", "lags",
+    "memory", "tempering",
+)  # fmt: skip
 
 
 def calibration_of(

@@ -44,6 +44,8 @@ LEAST_RIDGE = 1e-10
 # 0.3 that suits states with little and with much noise of their own.
 BACK_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
+OPTIONS = ("memory", "tempering", "lags", "order", "features")  # shown in the table if they vary
+
 Arguments = dict[str, Any]  # of a filter
 
 
@@ -167,7 +169,9 @@ class Races:
         return found[0]
 
     def _start(self, at: Setting) -> Candidate:
-        row = {"kernel_x": self.bases[at.base]["kernel_x"].label, **at._asdict()}
+        base = self.bases[at.base]
+        row = {"kernel_x": base["kernel_x"].label, **at._asdict()}
+        row |= {name: base[name] for name in OPTIONS if name in base}
         self.table.append({**row, "score": math.inf, "steps": 0, "chosen": False})
         self.seen.add(at.key)
         return Candidate(at, self.table[-1])
