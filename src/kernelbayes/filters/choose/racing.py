@@ -93,6 +93,8 @@ class Races:
     turns: int = STRETCHES  # stretches of each part that are filtered
     ahead: int = 0  # predictions so many steps ahead are scored as well
     bar: Any = field(init=False, default=None)
+    # What is filtered of a part that is held out, if not the part itself.
+    met: dict[int, list[Part]] = field(init=False, default_factory=dict)
     # By number of arguments and of a part: those that are learned from data, without that part.
     apart: dict[int, dict[int, Arguments]] = field(init=False, default_factory=dict)
     table: Table = field(init=False, default_factory=Table)  # one row for each candidate
@@ -119,7 +121,8 @@ class Races:
     @cached_property
     def stretches(self) -> list[tuple[int, list[Part]]]:
         """Stretches of all held-out parts, each with the number of its part; parts take turns."""
-        found = [[(i, s) for s in stretches(self.groups[i])] for i in self.held_out]
+        parts = {i: self.met.get(i, self.groups[i]) for i in self.held_out}
+        found = [[(i, s) for s in stretches(parts[i])] for i in self.held_out]
         longest = min(self.turns, max(map(len, found)))
         return [part[k] for k in range(longest) for part in found if k < len(part)]
 
@@ -230,7 +233,7 @@ class Races:
         """Ridge of the backward step whose smoothed held-out parts have the least loss."""
         totals = np.zeros(len(BACK_RIDGES))
         for i in self.held_out:
-            model, sequences = self.blank(chosen), self.groups[i]
+            model, sequences = self.blank(chosen), self.met.get(i, self.groups[i])
             learn(model, self.without(i))
             runs = run_all(model, [s.X for s in sequences], controls_of(sequences), None, False)
             for j, ridge in enumerate(BACK_RIDGES):

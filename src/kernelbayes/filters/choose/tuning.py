@@ -21,6 +21,10 @@ that is clearly worse than the best so far is given up (:mod:`kernelbayes.filter
 6. The candidates within a standard error of the best are averaged: which of them is best is
    chance, and their middle varies less.
 
+A Monte Carlo filter may be given pairs that are not a sequence. If consecutive states do not follow
+each other by its transition, held-out pairs are met along walks of the transition instead
+(:mod:`kernelbayes.filters.choose.walks`).
+
 All of this is about filtering. With ``smooth=True`` the ridge of the backward step is chosen last,
 by smoothing the held-out parts: a state with little noise of its own needs a smaller one than a
 noisy state (0.01 against 0.3 in the models tried).
@@ -47,6 +51,7 @@ from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
+from kernelbayes.filters.choose.walks import in_order, walked
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
@@ -141,6 +146,11 @@ class _Search(Races):
 
     def __post_init__(self) -> None:
         self.X, _, self.Z = _joined(self.every)
+        if isinstance(self.model, KernelMonteCarloFilter):
+            pilot: KernelMonteCarloFilter = self.blank({})
+            learn(pilot, self.every)
+            if not in_order(pilot, self.every):  # pairs: they are met along the transition
+                self.met = {i: walked(pilot, self.groups[i]) for i in self.held_out}
 
     def run(self) -> Entry:
         """Best setting within the budget."""
