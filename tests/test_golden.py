@@ -9,6 +9,10 @@ MENDED: dict[str, str] = {
     "rules.tune.marginal": "the marginal criterion has the prior in force (KBR13 section 4.2)",
     "rules.tune.marginal_mean": "as above",
     "rules.tune.marginal_scores": "as above",
+    **dict.fromkeys(
+        (f"filters.tune.montecarlo{part}" for part in ("", "_mean", "_scores")),
+        "independent pairs were filtered as if they were a sequence",
+    ),
     "decode.peaks.mode_weight": "argmax of the weights as they are, not of the projected ones",
     "filters.categories.frame": "columns for rescues and for the prediction's share",
     "filters.defaults.frame": "columns for rescues and for the prediction's share",
