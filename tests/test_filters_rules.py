@@ -60,7 +60,8 @@ def test_literal_is_kbr13_as_printed(first):
 def test_literal_sets_no_observation_aside():
     far = NEW.copy()
     far[10] += 1e3
-    plain = make().fit(X, Z).filter(far)
+    with pytest.warns(kb.NumericalWarning, match="unlike anything"):
+        plain = make().fit(X, Z).filter(far)
     with pytest.warns(kb.NumericalWarning, match="have no weight left"):
         literal = make(literal=True).fit(X, Z).filter(far)
     assert plain.info.fallback[10]
