@@ -7,12 +7,14 @@ as in :mod:`~kernelbayes.filters.choose.default`, filtered, and passed back unde
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import clone
 
+from kernelbayes.arrays import NumericalWarning
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.default import (
     LEAST_STEPS,
@@ -53,6 +55,12 @@ class Smoothing:
 
 def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     """Ridge with the least loss of smoothing blocks that the filter has not learned from."""
+    with warnings.catch_warnings():  # about blocks that the user has not asked about
+        warnings.simplefilter("ignore", NumericalWarning)
+        return _chosen(model, parts)
+
+
+def _chosen(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     some, chosen = whole_rows(subsample(parts)), model.choice_.arguments
     rank = min(RACE_RANK, chosen["rank"] or RACE_RANK)
     blank = clone(model).set_params(**chosen).set_params(back_ridge=FIRST_BACK, rank=rank, rng=0)
