@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-seeds test-torch test-slow lint types format bench docs clean
+.PHONY: help demo test test-seeds test-torch test-slow fuzz lint types format bench docs clean
 
 help:
 	@echo "make demo        a robot learns a building from its camera, then finds itself (a table, a picture, a film)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-seeds  the quick tests again with five other seeds for everything"
 	@echo "make test-torch  the tests that need torch (CPU build)"
 	@echo "make test-slow   statistical checks at full size"
+	@echo "make fuzz        10 000 good, hard and hostile calls of every public function, with counts"
 	@echo "make bench       timings, printed as ratios"
 	@echo "make docs        build the documentation into docs/_build"
 
@@ -60,6 +61,10 @@ test-torch: $(VENV)/.torch
 
 test-slow: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "slow and not torch" tests
+
+CALLS ?= 10000
+fuzz: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --calls $(CALLS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -491,7 +491,7 @@ def killed_work():
 def kills(times, n_jobs, path, vectorized):
     """Kill a run again and again, each time a little further; return how often it was killed."""
     rng = np.random.default_rng(6)
-    n = 40 * BLOCK if vectorized else 12 * times
+    n = 40 * BLOCK if vectorized else 24 * times
     reached, killed = 0, 0
     while True:
         child = Child(killed_work())

@@ -161,6 +161,8 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     """
     if type(X) is np.ndarray and X.dtype.kind != "O":
         return X
+    if isinstance(X, type):
+        raise TypeError(f"{name} is the class {X.__name__}; give an array or a list")
     if isinstance(X, Mapping):
         columns = [as_array(part, f"{name}[{key!r}]") for key, part in X.items()]
         columns = [c if c.ndim else c[None] for c in columns]  # one point

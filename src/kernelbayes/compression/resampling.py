@@ -90,12 +90,13 @@ def resample(
         raise ValueError(f"threshold must be a share of the number of points, got {threshold!r}")
     m = len(mu) if m is None else integer(m, "m")
     picks = None if picks is None else integer(picks, "picks")
+    option(method, "method", (*METHODS, "multinomial"))
+    generator = as_generator(rng)
     if to_float(mu.ess) >= threshold * len(mu):
         return Resampled(mu, False, 0.0, None)
-    option(method, "method", (*METHODS, "multinomial"))
     task = problem(mu, None, rows, m)
     if method == "multinomial":
-        indices = _multinomial(to_numpy(mu.weights), m, as_generator(rng))
+        indices = _multinomial(to_numpy(mu.weights), m, generator)
     else:
         found, w, _ = task.pick(min(m, picks or m), method)
         indices = found[copies(w, m)]

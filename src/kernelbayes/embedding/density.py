@@ -159,8 +159,9 @@ def sample(mu: Weighted, m: int, rng: Rng, method: Method, bandwidth: Bandwidth)
     """Herd m of the embedding's points, or draw m points independently and smooth them."""
     m = integer(m, "the number of draws")
     option(method, "method", ("herding", "iid"))
+    generator = as_generator(rng)
     if method == "iid":
-        return _independent(mu, m, as_generator(rng), bandwidth)
+        return _independent(mu, m, generator, bandwidth)
     if bandwidth is not None:
         raise ValueError("herding does not smooth; bandwidth goes with method='iid'")
     values = np.atleast_2d(to_numpy(mu.normalized()(mu.points)))

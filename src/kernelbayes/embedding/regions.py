@@ -250,10 +250,19 @@ def ordered(X: Array, W: Floats, kind: Kind) -> Iterator[tuple[Floats, Floats]]:
     """For each coordinate of X (n, d) its values in order (n,), and F (m, n) at them."""
     for x in to_numpy(X).T:
         order = np.argsort(x, kind="stable")
-        weights = W[:, order]
+        weights = _shared(x[order], W[:, order])
         # A point's own mass counts half, so that the median of equal weights is their median.
         F = np.cumsum(weights, axis=1) - 0.5 * weights
         yield x[order], rearranged(F) if kind == "rearranged" else F
+
+
+def _shared(x: Floats, weights: Floats) -> Floats:
+    """Weights (m, n) at ordered points x (n,), equal among equal points: their order is none."""
+    starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
+    if len(starts) == len(x):
+        return weights
+    counts = np.diff(np.append(starts, len(x)))
+    return np.repeat(np.add.reduceat(weights, starts, axis=1) / counts, counts, axis=1)
 
 
 def rearranged(F: Floats) -> Floats:

@@ -250,7 +250,8 @@ def local_shares(Z: Floats, how: Smoothing, widest: float = WIDEST) -> Floats:
         return np.full(len(Z), min(how.h, widest))
     distances = neighbour_distances(Z, k)
     typical = max(float(np.median(distances)), np.finfo(float).tiny)
-    return np.asarray(np.clip(how.h * distances / typical, NARROWEST, widest))
+    with np.errstate(over="ignore"):  # most points coincide: the others are as wide as allowed
+        return np.asarray(np.clip(how.h * distances / typical, NARROWEST, widest))
 
 
 def neighbour_distances(Z: Floats, k: int) -> Floats:

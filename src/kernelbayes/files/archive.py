@@ -58,10 +58,14 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
     path : path
         ``.kb`` is the usual ending.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the path of a file, got {type(path).__name__}")
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path must be a file in a folder that exists, got {str(path)!r}")
     arrays: list[npt.NDArray[Any]] = []
     encoder = Encoder(arrays)
     tree = encoder.encode(obj, "object")
-    path = Path(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +39,18 @@ def part(values: PointsLike, name: Hashable) -> Part:
     """Read points in which NaN, None and masked entries are missing."""
     if isinstance(values, Mapping) or frame_kind(values) == "DataFrame":
         columns = {key: part(values[key], key) for key in values}
+        count({key: one.present for key, one in columns.items()})  # they are aligned
         present = np.logical_and.reduce([one.present for one in columns.values()])
         if frame_kind(values) == "DataFrame":
             return Part(values, present)
         return Part({key: one.values for key, one in columns.items()}, present)
     array = as_array(values, str(name))
     if is_array_api_obj(array) and array.ndim > 0:
+        if array.shape[0] == 0:
+            raise ValueError(f"{name} is empty; at least one point is needed")
         return Part(array, present_rows(array))
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name} must hold one value for each case, got {values!r}")
     return Part(list(values), np.array([value is not None for value in values]))
 
 

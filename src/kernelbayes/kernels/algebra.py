@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
-from kernelbayes.kernels.base import Kernel, answer
+from kernelbayes.kernels.base import Kernel, answer, as_kernel
 from kernelbayes.points import Points, PointsLike, positive
 
 
@@ -105,6 +105,10 @@ class _Pair(Combined):
     def children(self) -> tuple[Kernel, ...]:
         return self.left, self.right
 
+    def __post_init__(self) -> None:
+        as_kernel(self.left, "the left kernel")
+        as_kernel(self.right, "the right kernel")
+
     def _points(self, X: PointsLike, name: str) -> Points:
         left, right = self.left.points(X, name), self.right.points(X, name)
         if isinstance(left, Mapping) or isinstance(right, Mapping):
@@ -180,6 +184,7 @@ class Scaled(SameSpace, Combined):
         return (self.kernel,)
 
     def __post_init__(self) -> None:
+        as_kernel(self.kernel)
         object.__setattr__(self, "factor", positive(self.factor, "factor of a kernel"))
 
     def preimage_of(self, points: Points, weights: Array) -> Points | None:

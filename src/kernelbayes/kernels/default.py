@@ -79,7 +79,7 @@ def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
     if columns is not None:
         return _product(columns, name)
     array = as_array(X, name)
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiuc":
         refuse_dates(array, name)
         return Delta()
     return vector_kernel(as_doubles(as_vectors(X, name)))

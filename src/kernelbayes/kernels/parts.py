@@ -139,6 +139,8 @@ class Parts(Combined):
         """Return the part of X that ``key`` names, unchecked."""
         if isinstance(X, Mapping):
             names = _names(key)
+            if isinstance(key, slice):
+                raise TypeError(f"part {key!r} is of columns by position, but X has names")
             missing = [name for name in names if name not in X]
             if missing:
                 raise ValueError(f"no column {missing[0]!r}; X has {', '.join(map(repr, X))}")

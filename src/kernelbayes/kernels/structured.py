@@ -113,8 +113,8 @@ def _codes(X: npt.NDArray[Any], Y: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Integer codes such that two points are equal exactly when their codes are."""
     if (X.dtype.kind in "US") != (Y.dtype.kind in "US") and "O" not in X.dtype.kind + Y.dtype.kind:
         raise TypeError(f"categories of type {X.dtype} and {Y.dtype} cannot be compared")
-    together = np.concatenate([X, Y]) if X is not Y else X
     try:
+        together = np.concatenate([X, Y]) if X is not Y else X
         together = together.reshape(len(together), -1)
         columns = [np.unique(column, return_inverse=True)[1] for column in together.T]
     except TypeError as error:

@@ -30,8 +30,8 @@ from kernelbayes.arrays import (
     Floats,
     NumericalWarning,
     Rng,
-    as_array,
     as_doubles,
+    as_floats,
     as_generator,
     as_vectors,
     to_numpy,
@@ -255,7 +255,7 @@ def _pairs(
         theta = in_order(theta, getattr(model, "names_", None), "theta")
         x = in_order(x, getattr(model, "x_names_", None), "x")
         table = np.asarray(to_numpy(as_vectors(theta, "theta")), dtype=np.float64)
-        pairs = table, np.asarray(to_numpy(as_array(x, "x")))
+        pairs = table, np.asarray(to_numpy(as_floats(x, "x")))
         names = column_names(theta) or getattr(model, "names_", None)
     if np.shape(pairs[1])[:1] != (len(pairs[0]),):
         raise ValueError(f"{len(pairs[0])} parameters but {len(np.atleast_1d(pairs[1]))} data sets")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Rng, as_generator, as_real, to_numpy
+from kernelbayes.arrays import Array, Floats, Rng, as_generator, as_real, is_frame, to_numpy
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.plot.posteriors import draw_pairs
@@ -15,7 +15,11 @@ from kernelbayes.plot.posteriors import draw_pairs
 
 def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
     """Draws (m, d) of a posterior: by its ``sample``, or an array of draws, cut to m if longer."""
-    drawn = posterior.sample(m, rng=rng) if hasattr(posterior, "sample") else posterior
+    drawn = (
+        posterior.sample(m, rng=rng)
+        if hasattr(posterior, "sample") and not is_frame(posterior)
+        else posterior
+    )
     table = np.asarray(to_numpy(as_real(drawn, "draws")), dtype=np.float64)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or not len(table):

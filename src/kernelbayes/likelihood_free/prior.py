@@ -314,8 +314,8 @@ def _holds_numbers(values: Sequence[object]) -> bool:
     """Whether a list holds draws (numbers) rather than distributions."""
     try:
         return np.asarray(values).dtype.kind in "fiub" and len(values) > 0
-    except (TypeError, ValueError):
-        return False
+    except (TypeError, ValueError):  # ragged, or distributions
+        return all(isinstance(value, list | tuple) for value in values)
 
 
 def _bounded(prior: Prior, bounds: tuple[Array, Array]) -> Prior:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import TypeVar
@@ -67,6 +67,16 @@ def share(value: Number, name: str, *, low: bool = False, high: bool = False) ->
     if not inside:
         raise ValueError(f"{name} must lie in {left}0, 1{right}, got {value!r}")
     return found
+
+
+def shares(values: Number | Sequence[float], name: str) -> np.ndarray:
+    """Numbers in [0, 1], as an array (k,); also of a single one."""
+    found = np.atleast_1d(to_numpy(as_array(values, name)))
+    if found.ndim != 1 or found.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be a number or a list of numbers, got {reprlib.repr(values)}")
+    if not np.all((found >= 0) & (found <= 1)):
+        raise ValueError(f"{name} must lie in [0, 1], got {reprlib.repr(values)}")
+    return found.astype(np.float64)
 
 
 def integer(value: Number, name: str, least: int = 1) -> int:

@@ -41,7 +41,10 @@ def numeric_values(Z: PointsLike) -> Array | None:
 def count(points: Points) -> int:
     """Return how many points there are."""
     if isinstance(points, Mapping):
-        return count(next(iter(points.values())))
+        sizes = {name: count(part) for name, part in points.items()}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"the parts of a sample must be aligned, got lengths {sizes}")
+        return next(iter(sizes.values()))
     if is_array_api_obj(points) and points.ndim > 0:
         return int(points.shape[0])
     if is_array_api_obj(points) or not hasattr(points, "__len__"):

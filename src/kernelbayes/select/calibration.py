@@ -43,7 +43,8 @@ from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.embedding.regions import ordered
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
-from kernelbayes.points import take
+from kernelbayes.points import share, take
+from kernelbayes.points.numbers import shares
 from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
 
 
@@ -60,9 +61,7 @@ class Calibration:
 
     def levels(self, q: npt.ArrayLike) -> Floats:
         """Levels (len(q), d) to ask for instead of q, one column per coordinate."""
-        at, columns = np.atleast_1d(np.asarray(q, dtype=float)), []
-        if not np.all((at >= 0.0) & (at <= 1.0)):
-            raise ValueError(f"quantile levels must lie in [0, 1], got {q!r}")
+        at, columns = shares(q, "quantile levels"), []
         for pit in self.pit.T:
             order = np.argsort(pit, kind="stable")
             w = self.weights[order]
@@ -83,8 +82,7 @@ class Calibration:
 
     def interval(self, mu: Embedding | Batch, level: float = 0.9) -> Array:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie in (0, 1), got {level!r}")
+        level = share(level, "level")
         ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         return namespace(ends).moveaxis(ends, -2, -1)
 

@@ -218,4 +218,7 @@ def _serve(pipe: Any) -> None:
                 answer = function(theta, seed)
             except Exception as error:
                 answer = Lost(f"{type(error).__name__}: {error}", traceback.format_exc())
-            pipe.send(("answer", answer))
+            try:
+                pipe.send(("answer", answer))
+            except OSError:  # the parent is gone
+                return
