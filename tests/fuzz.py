@@ -292,7 +292,7 @@ def container(entry: Entry, arguments: dict, rng):
             if values.dtype == np.float32 and not np.max(np.abs(values)) < 1e2:
                 return None, same, 0.0
             rtol = SINGLE if values.dtype == np.float32 else rtol  # lists have double precision
-            options = containers(values)
+            options = containers(values, entry.frames)
             changed[a] = options[kind % len(options)]
     return changed, same, rtol
 

@@ -38,6 +38,8 @@ class Entry:
         Power of the unit in which an answer is measured; laws hold for the answers in ``laws``.
     share
         How many of the calls in a round of the schedule are of this name: fewer if it is slow.
+    frames
+        Whether a frame means the same as an array: tests add a kernel for each of its columns.
     rigid
         Whether samples cannot come in other containers (rotations, say).
     """
@@ -53,6 +55,7 @@ class Entry:
     slack: dict[str, float] = field(default_factory=dict)
     share: int = 4
     rigid: bool = False
+    frames: bool = True
     allowed: frozenset[tuple[str, str]] = frozenset()
 
     @property
@@ -1124,6 +1127,7 @@ def tested(found):
         "container": ("*",),
         "rows": ("statistic",),
     },
+    frames=False,
     allowed=frozenset({("kernel", "a list")}),  # of kernels to choose from
     slack={"statistic": 1e2},
     share=6,
@@ -1146,6 +1150,7 @@ REGISTRY["KernelTestResult"] = REGISTRY["mmd_test"]
     kinds=TEST_KINDS | {"kernel_x": "optional kernel", "method": "option"},
     rows=(("X", "Y"),),
     laws={"container": ("*",)},
+    frames=False,
     share=6,
 )
 def _(X, Y, kernel_x, permutations, rng, alpha, method):
@@ -1158,6 +1163,7 @@ def _(X, Y, kernel_x, permutations, rng, alpha, method):
     kinds=TEST_KINDS | {"Z": "sample"},
     rows=(("X", "Y", "Z"),),
     laws={"container": ("*",)},
+    frames=False,
     share=3,
 )
 def _(X, Y, Z, permutations, rng, alpha):
@@ -1178,6 +1184,7 @@ REGISTRY["ci_test"].make = three_variables
     kinds=TEST_KINDS,
     rows=(("X",), ("Y",)),
     laws={"container": ("*",)},
+    frames=False,
     share=2,
 )
 def _(X, Y, permutations, rng, alpha):
@@ -1190,6 +1197,7 @@ def _(X, Y, permutations, rng, alpha):
     kinds=TEST_KINDS,
     rows=(("X", "Y"),),
     laws={"container": ("*",)},
+    frames=False,
     share=2,
 )
 def _(X, Y, permutations, rng, alpha):

@@ -30,13 +30,14 @@ def columns_of(values):
     return {NAMES[j]: table[:, j] for j in range(min(table.shape[1], len(NAMES)))}
 
 
-def containers(values):
+def containers(values, frames=True):
     """The same numbers in several containers."""
     kept = [values.tolist(), np.asfortranarray(values), values[::-1][::-1]]
     read_only = values.copy()
     read_only.flags.writeable = False
     kept += [read_only, np.ma.masked_array(values), values.astype(object)]
-    if values.ndim == 2 and values.shape[1] <= len(NAMES) and values.dtype.kind == "f":
+    small = values.ndim == 2 and values.shape[1] <= len(NAMES)
+    if frames and small and values.dtype.kind == "f":
         columns = columns_of(values)
         kept += [pd.DataFrame(columns), pl.DataFrame(columns)]
         kept.append(pd.DataFrame(columns).astype("Float64"))
