@@ -33,7 +33,7 @@ import numpy as np
 
 import kernelbayes as kb
 from fuzz_calls import REGISTRY, Entry
-from fuzz_values import HOSTILE, containers, harden, tables
+from fuzz_values import HOSTILE, containers, harden, is_frame, tables
 
 SOURCE = Path(kb.__file__).parent
 KINDS = ("answer", "warning", "refused", "foreign", "nan", "wrong")
@@ -204,7 +204,8 @@ def _outcome(entry: Entry, arguments: dict, mood: str, allowed: bool, rng) -> Ou
 def _law(entry: Entry, arguments: dict, answers: dict, rng) -> Outcome:
     """Ask again for data that mean the same."""
     laws = [law for law in LAWS if law in entry.laws]
-    if not laws:
+    framed = not entry.frames and any(is_frame(value) for value in arguments.values())
+    if framed or not laws:
         return Outcome("answer")
     law = str(rng.choice(laws))
     changed, back, rtol = LAWS[law](entry, arguments, rng)

@@ -25,6 +25,10 @@ def tables(value):
     return np.asarray(value)
 
 
+def is_frame(value):
+    return isinstance(value, pd.DataFrame | pl.DataFrame)
+
+
 def columns_of(values):
     table = np.reshape(values, (len(values), -1))
     return {NAMES[j]: table[:, j] for j in range(min(table.shape[1], len(NAMES)))}

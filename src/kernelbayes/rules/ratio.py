@@ -211,10 +211,11 @@ def density_ratio(
         top = points_in_order(numerator.points, numerator.names, names, "numerator")
         numerator = replace(numerator, points=top)
     names = column_names(denominator) or getattr(numerator, "names", None)
+    generator = as_generator(rng)
     if method == "ulsif":
         if np.ndim(centres) or isinstance(centres, Mapping):
             centres = in_order(centres, names, "centres", by_name=kernel.by_name)
-        kernel, numerator = _with_centres(kernel, numerator, centres, as_generator(rng))
+        kernel, numerator = _with_centres(kernel, numerator, centres, generator)
     m = numerator
     if m.kernel != kernel:
         raise ValueError(f"the numerator is embedded with {m.kernel!r}, not with {kernel!r}")

@@ -131,10 +131,11 @@ def tune_conditional(
     Z: PointsLike,
     *,
     budget: int = 12,
-    rng: Rng = None,  # noqa: ARG001 (nothing is random here)
+    rng: Rng = None,
     progress: bool | None = None,
 ) -> ConditionalEmbedding:
     """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
+    as_generator(rng)  # nothing is random here
     budget, base = integer(budget, "budget"), copy(model).fit(X, Z, copy=False).conditional_
     keep = loo_subset(base.n)
     H = base.outputs.exact(keep)
