@@ -30,7 +30,6 @@ from kernelbayes.arrays import (
     as_generator,
     is_frame,
     namespace,
-    refuse_dates,
 )
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
@@ -49,6 +48,7 @@ from kernelbayes.points import (
     numeric_values,
     option,
 )
+from kernelbayes.points.samples import refuse_missing
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.conditional import Conditional, Ridge
 from kernelbayes.rules.kulsif import kulsif_ridge
@@ -300,11 +300,11 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not is_frame(X) and not scipy.sparse.issparse(X):
             X = as_array(X)
             X = X[:, None] if X.ndim == 1 else X
-        _refuse(X, "X")
+        refuse_missing(X, "X")
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
         if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
-            _refuse(Z, "y")
+            refuse_missing(Z, "y")
             checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
             Z = Z if is_frame(Z) and checked.ndim == 2 else checked
             X = as_fine_as(checked, X)
@@ -329,19 +329,11 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 )
             X = as_array(X)[:, None]
         if rows and hasattr(self, "n_features_in_"):
-            _refuse(X, "X")
+            refuse_missing(X, "X")
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         points = self.kernel_x_.points(X, "X")
         self.kernel_x_.check_pair(points, self.rule_.inputs.points)
         return points
-
-
-def _refuse(X: PointsLike, name: str) -> None:
-    """Refuse dates and missing entries; scikit-learn checks the rest."""
-    array = None if scipy.sparse.issparse(X) else as_array(X, name)
-    refuse_dates(array, name)
-    if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"Input {name} contains NaN or infinity; drop or impute those rows first")
 
 
 def _is_table(X: PointsLike) -> bool:

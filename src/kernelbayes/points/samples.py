@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 from array_api_compat import device, is_array_api_obj, is_torch_array
 
-from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks
+from kernelbayes.arrays import Array, as_array, as_floats, namespace, refuse_dates, row_blocks
 from kernelbayes.sums import widened
 
 T = TypeVar("T")
@@ -50,6 +51,14 @@ def count(points: Points) -> int:
     if is_array_api_obj(points) or not hasattr(points, "__len__"):
         raise TypeError(f"a sample of points is needed, got {reprlib.repr(points)}")
     return len(points)
+
+
+def refuse_missing(X: PointsLike, name: str) -> None:
+    """Refuse dates, missing and infinite entries of a table; scikit-learn checks the rest."""
+    array = None if scipy.sparse.issparse(X) else as_array(X, name)
+    refuse_dates(array, name)
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"Input {name} contains NaN or infinity; drop or impute those rows first")
 
 
 def doubled(points: Points) -> Points:
