@@ -519,7 +519,7 @@ def _(X, mean, cov, kernel):
     share=2,
 )
 def _(points, kernel, weights, components):
-    found = kb.embed(points, kernel, weights).mixture(components)
+    found = kb.embed(points, kernel, weights).mixture(components, rng=0)
     return {"weights": found.weights, "means": found.means, "covariances": found.covariances}
 
 
