@@ -108,6 +108,13 @@ CASES = {
         posterior_of,
     ),
     "rule-names": (frames, posterior_of),
+    "ratio": (lambda: kb.density_ratio(Z[:30], Z, kb.Gaussian(1.0)), lambda r: r.ratio(Z)),
+    "graph": (
+        lambda: kb.KernelBeliefPropagation([("a", "b"), ("b", "c")]).fit(
+            {"a": X[:, 0], "b": X[:, 1], "c": Z[:, 0]}
+        ),
+        lambda m: m.query(evidence={"a": 0.3})["c"].mean(),
+    ),
     "filter": (lambda: kb.KernelBayesFilter(rng=0).fit(X, Z), smoothed),
     "filter-rank": (lambda: kb.KernelBayesFilter(rank=20, rng=0).fit(X, Z), smoothed),
     "filter-original": (lambda: kb.KernelBayesFilter(method="original", rng=0).fit(X, Z), filtered),
