@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 # The first ridge tried, and the factor to the next: half decades.
 FIRST_BACK, BACK_FACTOR = 0.1, 10.0**0.5
-# Ridges beyond these are not tried: the best were 0.001 for finite state spaces, 1 for noisy ones.
+# Ridges beyond these are not tried: some two decades to each side of the first, where the backward
+# regression is all but unregularised, or all but the prior.
 BACK_RANGE = (3e-5, 10.0)
 
 
