@@ -82,7 +82,7 @@ def test_beyond_the_sample_the_posterior_is_never_certain(seed, n):
     # A mixture has at least the variance of its parts: the prior's share of the prior's.
     assert np.all(found.std()[:, 0] >= np.sqrt(share) * spread * (1.0 - 1e-6))
     assert np.all(found.std()[:, 0] >= 0.4)
-    assert found.std()[-1, 0] == pytest.approx(spread)
+    assert found.std()[-1, 0] == pytest.approx(spread, rel=1e-3)
     widths = np.diff(found.interval(0.9)[:, 0], axis=1)[:, 0]
     assert np.all(widths > 1.0)
     # Mass that is missing is measured from what is usual inside.

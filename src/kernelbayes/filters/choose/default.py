@@ -48,8 +48,8 @@ from kernelbayes.tables import Table
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
 
-# Bandwidths that race, in multiples of the root mean square distance of two points: octaves. Those of
-# states reach further down: on a recorded track the best bandwidth was a ninth of the median
+# Bandwidths that race, in multiples of the root mean square distance of two points: octaves. Those
+# of states reach further down: on a recorded track the best bandwidth was a ninth of the median
 # distance, with long rests it was above a standard deviation. No single one serves both.
 WIDTHS_X = (0.25, 0.5, 1.0)
 WIDTHS_Z = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -75,9 +75,9 @@ AHEAD = 3
 MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
 # Pieces that long sequences are cut into, of which some are kept.
 PIECE = 60
-# More rows than this get a low rank: the cost of an exact update grows like the cube of the rows, and
-# is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the race
-# uses, a judgement and not a measurement.
+# More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
+# and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
+# race uses, a judgement and not a measurement.
 MOST_EXACT, LARGE_RANK = 2000, 300
 # Exponents on the prediction and on the observation that challenge Bayes' rule, which has 1. A
 # filter without memory is a regression, and must not lose to it; with ridges of a regression.
