@@ -56,11 +56,11 @@ from kernelbayes.points import PointsLike
 Columns = Mapping[Any, npt.NDArray[Any]]
 # Quantiles of which a spread is made, and those of the absolute value of a Cauchy variable.
 LEVELS = np.array([0.5, 0.8, 0.98])
-CAUCHY = np.tan(0.5 * np.pi * LEVELS)
+CAUCHY = np.tan(0.5 * np.pi * LEVELS).round(12)  # the first is exactly one
 # The same of distances between points; the outer ones are as far out as pairs of two points can be
 # that both move, if a recording rests for nine tenths of the time.
 PAIR_LEVELS = np.array([0.5, 0.75, 0.9])
-PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS)
+PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS).round(12)
 # Median distance of two points of a normal column in units of its spread, the median deviation:
 # |x - y| is sqrt(2) times as wide as |x|. Two different categories are as far apart.
 TYPICAL = math.sqrt(2.0)
