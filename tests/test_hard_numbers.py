@@ -264,6 +264,55 @@ def test_a_density_of_signed_weights_in_many_dimensions():
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
+# --- offsets -------------------------------------------------------------------------------------
+
+MODELS = {
+    "rule": lambda: kb.KernelBayesRule(rng=0),
+    "rule, fixed ridge": lambda: kb.KernelBayesRule(K, K, ridge=1e-2, prior_ridge=1e-2),
+    "original rule": lambda: kb.KernelBayesRule(K, K, method="original", ridge=1e-4),
+    "rule on the prior's points": lambda: kb.KernelBayesRule(K, K, form="a", ridge=1e-2),
+    "rule, low rank": lambda: kb.KernelBayesRule(K, K, ridge=1e-2, rank=30, rng=0),
+}
+
+
+@pytest.mark.parametrize("with_prior", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_offset_of_the_outputs_is_added_to_the_means_and_to_nothing_else(name, with_prior):
+    """Weights sum to 0.99 or so: of an offset of 1e6 a hundredth would be missing."""
+    x, new = normal(28, 200), np.array([-1.0, 0.0, 1.5])
+    z, prior = x + 0.3 * normal(29, 200), 0.5 * normal(30, 100)
+    means, predictions = [], []
+    for offset in (0.0, 1e6):
+        given = {"prior": prior + offset} if with_prior else {}
+        model = MODELS[name]().fit(x, z + offset, **given)
+        means.append(model.posterior(new).mean()[:, 0] - offset)
+        predictions.append(model.predict(new) - offset)
+    np.testing.assert_allclose(means[1], means[0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(predictions[1], predictions[0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(predictions[0], means[0], rtol=0, atol=1e-9)
+
+
+def test_an_offset_in_conditional_embeddings_and_literal_rules():
+    x, new = normal(28, 200), np.array([-1.0, 0.0, 1.5])
+    z = x + 0.3 * normal(29, 200)
+    near, far = (kb.ConditionalEmbedding(ridge=1e-2).fit(x, z + c)(new) for c in (0.0, 1e6))
+    np.testing.assert_allclose(far.mean() - 1e6, near.mean(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(near[1].mean(), near.mean()[1], rtol=0, atol=1e-12)
+    # The papers' estimate: of the weights as they are, a multiple of an embedding, literal rules.
+    np.testing.assert_allclose(near.expect(lambda z: z), near.weights @ z[:, None], atol=1e-12)
+    np.testing.assert_allclose((2.0 * near).mean(), 2.0 * near.weights @ z[:, None], atol=1e-12)
+    literal = kb.KernelBayesRule(K, K, ridge=1e-2, literal=True).fit(x, z)
+    weights = literal.posterior(new).weights
+    np.testing.assert_allclose(literal.predict(new), weights @ z, atol=1e-12)
+
+
+def test_a_linear_kernel_on_inputs_is_still_a_regression_through_the_origin():
+    """Its weights have no mass to speak of; nothing is missing from them."""
+    x = np.linspace(1.0, 2.0, 50)
+    rule = kb.KernelBayesRule(kb.Linear(), K, ridge=1e-9).fit(x, 3.0 * x)
+    np.testing.assert_allclose(rule.predict([1.5, 4.0]), [4.5, 12.0], rtol=1e-6)
+
+
 # --- tests ---------------------------------------------------------------------------------------
 
 METHODS = ("permutation", "gamma", "wild", "linear", "block", "features")

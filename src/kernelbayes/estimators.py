@@ -50,6 +50,7 @@ from kernelbayes.points import (
 )
 from kernelbayes.points.samples import refuse_missing
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
+from kernelbayes.rules.centre import centre_of
 from kernelbayes.rules.conditional import Conditional, Ridge
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.prior import (
@@ -209,24 +210,32 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Posterior as :meth:`posterior` gives it, without a warning."""
-        found = self.rule_(X_new, kernel)
+        found = replace(self.rule_(X_new, kernel), centre=self._centre)
         return filled(self.rule_, found, self._prior_on_z(), self.normalize, self.literal)
 
     def predict(self, X: PointsLike) -> Array:
         """Posterior means, (m, d), or (m,) if Z was 1-d.
 
+        Around the prior's mean c, as ``posterior(X).mean()``: c + sum_i w_i (z_i - c), so that an
+        offset of Z is added to the means and to nothing else. With ``literal=True`` c is 0.
         Costs O(n) per point, O(r) with finite features: one matrix product for any number.
         """
         check_is_fitted(self, "rule_")
         if self.values_ is None:
             raise TypeError("posterior means need numeric Z; use posterior(X) and decode it")
         points = self._check_queries(X)
+        values = self._centred(numeric_values(self.rule_.outputs.points))
         means, share = filled_values(
-            *(self.rule_, points, self._coefficients, numeric_values(self.rule_.outputs.points)),
+            *(self.rule_, points, self._coefficients, values),
             *(self._prior_on_z(), self.normalize, self.literal),
         )
         warn_unsupported(share)
+        means = means if self._centre is None else means + self._centre
         return means[:, 0] if self._one_dimensional else means
+
+    def _centred(self, values: Array) -> Array:
+        """Values (n, d) less the centre of means."""
+        return values if self._centre is None else values - self._centre
 
     def _prior_on_z(self) -> Array:
         """Prior weights on the points of the posterior, summing to one."""
@@ -254,6 +263,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if ridge == "loo":
             ridge = choose_ridge(observed, hidden, weights, self.method)
         self.ridge_, self.prior_weights_ = check_ridge(ridge), weights
+        self._centre = None if self.literal else centre_of(observed, hidden, weights)
         values = self._targets(self.values_)
         if self.form == "b" or element is None:
             found = turned(self.likelihood_, weights, self.method, self.ridge_, values)
@@ -261,6 +271,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return self
         known = None if ratio is None else weights * self.likelihood_.n
         self.rule_ = bayes_rule(self.likelihood_, element, self.method, "a", self.ridge_, known)
+        if not self.literal:
+            self._centre = centre_of(observed, self.rule_.outputs, self._prior_on_z())
         if values is not None:
             values = self._targets(numeric_values(self.rule_.outputs.points))
             self._coefficients = self.rule_.regression(values)
@@ -271,7 +283,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if values is None:
             return None
         ones = namespace(values).ones_like(values[:, :1])
-        return namespace(ones).concat([values, ones], axis=1)
+        return namespace(ones).concat([self._centred(values), ones], axis=1)
 
     def _check_options(self) -> None:
         for name in ("prior_ridge", "ridge"):

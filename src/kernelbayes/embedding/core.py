@@ -70,7 +70,7 @@ class Embedding(Decoding):
             return self._reweighted(self.weights + other.weights)
         weights = namespace(self.weights, other.weights).concat([self.weights, other.weights])
         points = concatenate(self.points, other.points)
-        return replace(self, points=points, weights=weights, diagnostics=None)
+        return replace(self, points=points, weights=weights, diagnostics=None, centre=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,8 @@ class Batch(Decoding):
         weights = self.weights[index, :]
         if several:
             return replace(self, weights=weights, diagnostics=diagnostics)
-        return Embedding(self.points, weights, self.kernel, self.names, diagnostics)
+        kept = {"names": self.names, "diagnostics": diagnostics, "centre": self.centre}
+        return Embedding(self.points, weights, self.kernel, **kept)
 
     def __iter__(self) -> Iterator[Embedding]:
         return (self[i] for i in range(len(self)))

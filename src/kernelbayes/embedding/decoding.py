@@ -4,7 +4,8 @@ Weights may be negative and need not sum to one. There are two kinds of question
 
 * **Linear ones** (``expect``, ``mean``, ``moment``) are answered with the weights as they are:
   ``E[f] = sum_i w_i f(x_i)``, the estimate of the papers. Divide by the mass first, with
-  ``normalized()``, if you want a probability.
+  ``normalized()``, if you want a probability. Means of what a rule made are taken around the
+  prior's mean, see ``mean``.
 * **Questions about a distribution** (``prob``, ``cdf``, ``quantile``, ``interval``, ``density``,
   ``mode``) need weights that are not negative and sum to one. The option ``valid`` says how they
   are made so; :mod:`kernelbayes.embedding.regions` has the choices and the default.
@@ -69,12 +70,21 @@ class Decoding(Weighted):
         return regions.expect_bound(self, f, other)
 
     def mean(self) -> Array:
-        """Mean, shape (d,).
+        r"""Mean, shape (d,).
+
+        Of an embedding that a rule made, around its ``centre`` c, the prior's mean:
+
+        .. math:: c + \sum_i w_i (z_i - c)
+
+        so that mass which is missing counts at c, and an offset of the data is added to the mean
+        and to nothing else. Of any other embedding c = 0, the papers' estimate, which
+        ``expect(lambda z: z)`` and ``moment(1)`` always give. Weights that sum to one have the same
+        mean either way.
 
         On circles and rotations (``Periodic``, ``Rotation``, and ``Parts`` of them) the extrinsic
         mean, a point of the space again.
         """
-        return self.kernel.mean_of(self.points, self.weights)
+        return regions.mean(self)
 
     def moment(self, k: int) -> Array:
         """Raw moment of order k of each coordinate, shape (d,)."""

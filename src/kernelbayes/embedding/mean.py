@@ -102,7 +102,8 @@ class Weighted(MeanElement):
     """Weights over common points: shape (n,) for one embedding, (m, n) for a batch.
 
     ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
-    how far the embedding can be trusted if a rule made it.
+    how far the embedding can be trusted if a rule made it. ``centre`` (d,) is where means count the
+    mass that is missing from one; rules set it, see :meth:`mean`.
     """
 
     points: Points
@@ -110,6 +111,7 @@ class Weighted(MeanElement):
     kernel: Kernel
     names: tuple[str, ...] | None = field(default=None, repr=False)
     diagnostics: Any = field(default=None, repr=False)
+    centre: Array | None = field(default=None, repr=False, kw_only=True)
 
     __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
 
@@ -219,7 +221,8 @@ class Weighted(MeanElement):
         return xp.sum(widened(self.weights) * self(self.points), axis=-1)
 
     def _reweighted(self, weights: Array) -> Self:
-        return replace(self, weights=weights, diagnostics=None)  # they were of other weights
+        # Both were of other weights: a sum of embeddings, or a multiple, is what its weights say.
+        return replace(self, weights=weights, diagnostics=None, centre=None)
 
     def __mul__(self, factor: float) -> Self:
         if isinstance(factor, MeanElement | Kernel):

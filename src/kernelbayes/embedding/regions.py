@@ -69,6 +69,14 @@ def expect(points: Points, weights: Array, f: Callable[[Points], Array] | Array)
     return xp.reshape(found, (*weights.shape[:-1], *shape[1:]))
 
 
+def mean(mu: Weighted) -> Array:
+    """Mean (d,) in the points' space, around the centre if there is one."""
+    if mu.centre is None:
+        return mu.kernel.mean_of(mu.points, mu.weights)
+    X = mu.vectors
+    return narrowed(mu.centre + weighted_sum(mu.weights, X - mu.centre), X)
+
+
 def moment(mu: Weighted, order: int) -> Array:
     """Raw moment (d,) of each coordinate: sum of w_i x_i^order."""
     order, X = integer(order, "the order of a moment (for other powers use expect)"), mu.vectors

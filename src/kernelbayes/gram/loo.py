@@ -29,6 +29,9 @@ from kernelbayes.points import Points, count, take
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number. An
 # eigendecomposition of that size takes about a second.
 LOO_POINTS = 2000
+# Targets beyond this size, or below its inverse, are scored in other units: sums of their squares
+# must stay within a double, 1e308.
+LARGEST_TARGET = 1e100
 
 
 def loo_subset(n: int, limit: int = LOO_POINTS) -> Ints:
@@ -49,6 +52,9 @@ def score_targets(kernel: Kernel, points: Points) -> Floats:
         return exact_features(kernel, points)[0]
     values = np.asarray(to_numpy(points), dtype=np.float64).reshape(count(points), -1)
     values = values / column_units(kernel)
+    largest = float(np.abs(values).max())
+    if not 1.0 / LARGEST_TARGET < largest < LARGEST_TARGET:  # squares would leave the range
+        values = values / (largest or 1.0)
     return with_constant(values, values)
 
 
@@ -59,9 +65,13 @@ def column_units(kernel: Kernel) -> Floats | float:
 
 
 def with_constant(values: Floats, training: Floats) -> Floats:
-    """Values (m, q) beside the constant 1 in units of the training values' standard deviation."""
+    """Values (m, q) beside the constant 1 in units of the training values' standard deviation.
+
+    Less the mean of the training values: rules take means around it, so that an offset of the
+    outputs must not count as an error of the mass.
+    """
     unit = float(np.sqrt(np.mean(np.var(training, axis=0)))) or 1.0
-    return np.column_stack([values, np.full(len(values), unit)])
+    return np.column_stack([values - training.mean(axis=0), np.full(len(values), unit)])
 
 
 def ridge_grid(

@@ -35,6 +35,7 @@ from kernelbayes.points import (
     count,
     take,
 )
+from kernelbayes.rules.centre import centre_of
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import (
@@ -268,7 +269,8 @@ class ConditionalEmbedding:
     def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Embedding of P(Z | x), filled from the training marginal of Z, without a warning."""
         rule = self.conditional_
-        return filled(rule, rule(X_new, kernel), rule.outputs.uniform)
+        found = replace(rule(X_new, kernel), centre=centre_of(rule.inputs, rule.outputs))
+        return filled(rule, found, rule.outputs.uniform)
 
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
         """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).

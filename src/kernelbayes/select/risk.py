@@ -162,7 +162,7 @@ class Task:
         if self.criterion in ("rkhs", "marginal"):
             return exact_features(ratio.kernel, self.z.points)[0]
         if self.criterion == "predictive":
-            return self.values
+            return np.asarray(self.values - self.values.mean(axis=0))
         return np.asarray(with_constant(self.values, self.values))
 
     def risk(self, ratio: Ratio, targets: Floats) -> Risk:
