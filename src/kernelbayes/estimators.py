@@ -36,7 +36,6 @@ from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.kernels.default import mixed_columns
 from kernelbayes.points import (
     Points,
     PointsLike,
@@ -64,7 +63,7 @@ from kernelbayes.rules.prior import (
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import filled, filled_values, warn_unsupported
-from kernelbayes.rules.variable import variable
+from kernelbayes.rules.variable import is_table, variable
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
@@ -307,7 +306,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Check tables of numbers as scikit-learn does; kernels check everything else."""
         if Z is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        if not _is_table(X) or not self._reads_rows:
+        if not is_table(X) or not self._reads_rows:
             return X, Z
         if not is_frame(X) and not scipy.sparse.issparse(X):
             X = as_array(X)
@@ -315,7 +314,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         refuse_missing(X, "X")
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
-        if _is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
+        if is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
             refuse_missing(Z, "y")
             checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
             Z = Z if is_frame(Z) and checked.ndim == 2 else checked
@@ -332,7 +331,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         observed = self.likelihood_.outputs
         X = in_order(X, observed.names, by_name=observed.kernel.by_name)
         X = as_array(X) if isinstance(X, np.ndarray) else X
-        rows = self._reads_rows and _is_table(X)
+        rows = self._reads_rows and is_table(X)
         if rows and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
             if getattr(self, "n_features_in_", 1) > 1:
                 raise ValueError(
@@ -346,17 +345,3 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = self.kernel_x_.points(X, "X")
         self.kernel_x_.check_pair(points, self.rule_.inputs.points)
         return points
-
-
-def _is_table(X: PointsLike) -> bool:
-    """Whether X is a table of numbers that scikit-learn's checks understand."""
-    if scipy.sparse.issparse(X):
-        return True
-    if isinstance(X, dict | str) or X is None or mixed_columns(X) is not None:
-        return False
-    array = X.to_numpy() if is_frame(X) else X
-    if isinstance(array, list | tuple):
-        array = as_array(array) if not array or not isinstance(array[0], str) else None
-    if not isinstance(array, np.ndarray) or array.ndim > 2:
-        return False
-    return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, namespace
+from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, namespace
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.default import default_kernel, mixed_columns
 from kernelbayes.points import Points, PointsLike, column_names, count, own, query, take
 from kernelbayes.rules.support import usual_support
 
@@ -75,3 +76,17 @@ def variable(
         kernel = nystrom(kernel, X, rank, rng=rng)
     points = kernel.points(X, name)
     return Variable(own(points, X) if copy else points, kernel, column_names(X))
+
+
+def is_table(X: PointsLike) -> bool:
+    """Whether X is a table of numbers that scikit-learn's checks understand."""
+    if scipy.sparse.issparse(X):
+        return True
+    if isinstance(X, dict | str) or X is None or mixed_columns(X) is not None:
+        return False
+    array = X.to_numpy() if is_frame(X) else X
+    if isinstance(array, list | tuple):
+        array = as_array(array) if not array or not isinstance(array[0], str) else None
+    if not isinstance(array, np.ndarray) or array.ndim > 2:
+        return False
+    return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))
