@@ -12,7 +12,7 @@ SOURCE = Path(kernelbayes.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # The goal for the whole was 19 000 lines, before the features that came after the redesign. The
 # bar leaves room for those; it is lowered again when they are in.
-MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 30_000, 350, 14
+MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 31_000, 350, 14
 MOST_ANY = 0.15
 
 
