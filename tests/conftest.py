@@ -10,6 +10,7 @@ import traceback
 
 import numpy as np
 import pytest
+import scipy.stats  # noqa: F401 (it draws without a seed while it is imported: not in a test)
 from hypothesis import HealthCheck, settings
 
 seeded_rng = np.random.default_rng

@@ -18,6 +18,9 @@ from scipy import stats
 
 import kernelbayes as kb
 
+# The pairs are no sequence, so that smoothing gains nothing, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::kernelbayes.NumericalWarning")
+
 
 def walk(z, rng, control=None):
     return 0.9 * z + 0.3 * rng.normal(size=z.shape)
