@@ -159,7 +159,7 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     What is missing is NaN: masked entries, None and pandas.NA among numbers. Objects that are
     numbers (Decimal, nullable columns) become numbers of NumPy.
     """
-    if type(X) is np.ndarray and X.dtype.kind != "O":
+    if type(X) is np.ndarray and X.dtype.kind not in "OV":
         return X
     if isinstance(X, type):
         raise TypeError(f"{name} is the class {X.__name__}; give an array or a list")
@@ -185,6 +185,8 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
         ) from error
     if array.ndim == 0 and isinstance(X, Iterable) and not isinstance(X, str | bytes):
         raise TypeError(f"{name} is a {type(X).__name__}; give an array or a list, e.g. list(...)")
+    if array.dtype.kind == "V":
+        raise TypeError(f"{name} is an array of records; give a frame or a mapping of its fields")
     return numbers_of(array, name) if array.dtype.kind == "O" else array
 
 
@@ -235,6 +237,14 @@ def as_floats(X: ArrayLike, name: str = "X") -> Array:
     xp = namespace(X)
     if not bool(xp.all(xp.isfinite(X))):
         raise ValueError(f"{name} has NaN or infinite entries; drop or impute those rows first")
+    return X
+
+
+def as_known(X: ArrayLike, name: str = "X") -> Array:
+    """Real array of floats without NaN; what is infinite stays."""
+    X = as_real(X, name)
+    if bool(namespace(X).any(namespace(X).isnan(X))):
+        raise ValueError(f"{name} has NaN entries; drop or impute those rows first")
     return X
 
 

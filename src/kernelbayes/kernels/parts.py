@@ -174,7 +174,7 @@ class Parts(Combined):
                 f"got {type(X).__name__}"
             )
         X = as_array(X, name)
-        if X.ndim != 2:
+        if X.ndim != 2 or X.shape[1] == 0:
             raise ValueError(f"{name} must have shape (n, d), got {tuple(X.shape)}")
         for key, kernel in self.parts:
             kernel.points(self.part(X, key), f"{name}[{key!r}]")

@@ -46,18 +46,30 @@ def count(points: Points) -> int:
         if len(set(sizes.values())) != 1:
             raise ValueError(f"the parts of a sample must be aligned, got lengths {sizes}")
         return next(iter(sizes.values()))
-    if is_array_api_obj(points) and points.ndim > 0:
+    array = is_array_api_obj(points) and not isinstance(points, type)
+    if array and points.ndim > 0:
         return int(points.shape[0])
-    if is_array_api_obj(points) or not hasattr(points, "__len__"):
+    if array or isinstance(points, type) or not hasattr(points, "__len__"):
         raise TypeError(f"a sample of points is needed, got {reprlib.repr(points)}")
     return len(points)
 
 
 def refuse_missing(X: PointsLike, name: str) -> None:
-    """Refuse dates, missing and infinite entries of a table; scikit-learn checks the rest."""
+    """Refuse what is no table of finite numbers, in words by which scikit-learn's checks know it.
+
+    Those are dates, complex numbers, missing and infinite entries, and no rows or columns at all.
+    """
     array = None if scipy.sparse.issparse(X) else as_array(X, name)
     refuse_dates(array, name)
-    if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+    if not isinstance(array, np.ndarray):
+        return
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} must be real, got {array.dtype}")
+    for axis, what in zip(array.shape, ("sample(s)", "feature(s)"), strict=False):
+        if axis == 0:
+            size = f"0 {what} (shape={array.shape}) while a minimum of 1 is required"
+            raise ValueError(f"{name} is empty: {size}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"Input {name} contains NaN or infinity; drop or impute those rows first")
 
 
