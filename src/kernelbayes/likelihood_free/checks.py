@@ -214,7 +214,7 @@ def posterior_predictive(
     'the observation is unlike the simulations from the posterior (p = 0.005): x[1] is high'
     """
     rng = as_generator(rng)
-    theta = draws_of(posterior, n_simulations, rng)
+    theta = draws_of(posterior, integer(n_simulations, "n_simulations"), rng)
     how: dict[str, Any] = {"vectorized": vectorized, "progress": progress, "on_interrupt": "raise"}
     runs = simulate(simulator, theta, rng=rng, n_jobs=n_jobs, summary=summary, **how)
     observed = as_observation(x_observed, summary, runs)
@@ -332,8 +332,8 @@ def _ask(
 ) -> Answer:
     """Draws (m, d) from the posterior given x, and log densities (1 + m,) of truth and draws."""
     given: Any = getattr(model, "posterior", model)
-    if not callable(given):
-        raise TypeError("the model needs a method posterior(x), or be a function from x to draws")
+    if not callable(given) or (isinstance(model, type) and given is not model):
+        raise TypeError("the model must be a function of x or have posterior(x), and be no class")
     posterior = given(x)
     drawn = draws_of(posterior, m, np.random.default_rng(seed))
     if drawn.shape[1] != len(theta):

@@ -184,7 +184,12 @@ def from_callable(function: Callable[..., Array]) -> Component:
     def call(n: int, rng: np.random.Generator) -> Floats:
         return _table(function(n, rng) if takes_rng else function(n), n)
 
-    width = call(2, np.random.default_rng(0)).shape[1]
+    try:
+        width = call(2, np.random.default_rng(0)).shape[1]
+    except TypeError as error:
+        raise TypeError(
+            f"the prior must be a function (n, rng) that gives draws (n, d), asked for two: {error}"
+        ) from error
     return _unbounded(width, call, made=(from_callable, function))
 
 

@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Rng, as_generator, as_real, is_frame, to_numpy
+from kernelbayes.arrays import (
+    Floats,
+    Rng,
+    as_doubles,
+    as_floats,
+    as_generator,
+    is_frame,
+)
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.plot.posteriors import draw_pairs
+from kernelbayes.points import Names, PointsLike, in_order, integer, named_row
 
 
 def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
@@ -20,7 +28,7 @@ def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
         if hasattr(posterior, "sample") and not is_frame(posterior)
         else posterior
     )
-    table = np.asarray(to_numpy(as_real(drawn, "draws")), dtype=np.float64)
+    table = as_doubles(as_floats(drawn, "draws"))
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or not len(table):
         raise ValueError(f"draws must have shape (m, d), got {table.shape}")
@@ -30,7 +38,7 @@ def draws_of(posterior: Any, m: int, rng: np.random.Generator) -> Floats:
 def pair_plot(
     posterior: Any,
     prior: PriorLike = None,
-    truth: Array | None = None,
+    truth: PointsLike = None,
     names: Sequence[str] | None = None,
     *,
     n_draws: int = 1000,
@@ -46,7 +54,7 @@ def pair_plot(
     posterior : object with ``sample(m, rng=...)``, or draws (m, d)
     prior : optional
         Anything that :func:`~kernelbayes.as_prior` takes.
-    truth : array (d,), optional
+    truth : array (d,), or mapping from names, optional
         Marked in each panel.
     names : sequence of str, optional
         The posterior's or the prior's names unless given.
@@ -59,17 +67,25 @@ def pair_plot(
     array (d, d) of matplotlib Axes
     """
     rng = as_generator(rng)
+    n_draws = integer(n_draws, "n_draws")
     draws = draws_of(posterior, n_draws, rng)
     d = draws.shape[1]
     read = None if prior is None else as_prior(prior)
     if read is not None and read.dim != d:
         raise ValueError(f"the prior has {read.dim} parameters, the posterior {d}")
     wide = None if read is None else read.sample(n_draws, rng)
-    names = names or getattr(posterior, "names", None) or (None if read is None else read.names)
-    names = tuple(names or (f"theta[{j}]" for j in range(d)))
+    known = getattr(posterior, "names", None) or (None if read is None else read.names)
+    names = tuple(names or known or (f"theta[{j}]" for j in range(d)))
     if len(names) != d:
         raise ValueError(f"{len(names)} names for {d} parameters")
-    mark = None if truth is None else np.asarray(truth, dtype=float).ravel()
-    if mark is not None and len(mark) != d:
-        raise ValueError(f"truth must have {d} entries, got {len(mark)}")
+    mark = None if truth is None else _mark(truth, d, tuple(known) if known else None)
     return draw_pairs(draws, wide, mark, names)
+
+
+def _mark(truth: PointsLike, d: int, names: Names) -> Floats:
+    """Return the true parameters (d,): numbers, a row or a column of them, or by their names."""
+    row = named_row(truth, names)
+    mark = as_doubles(as_floats(in_order(truth if row is None else row, names, "truth"), "truth"))
+    if mark.size != d or mark.ndim > 2:
+        raise ValueError(f"truth must have shape ({d},), got {mark.shape}")
+    return mark.ravel()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_real, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_known, to_numpy
 from kernelbayes.embedding import Embedding, export
 from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
@@ -157,9 +157,9 @@ class Posterior(Embedding):
         """
         if self.prior is not None and self.prior.simplices:
             raise ValueError("posteriors on a simplex have no density here; use sample or prob")
-        points = np.asarray(to_numpy(as_real(self._in_order(theta), "theta")), dtype=float)
+        points = np.asarray(to_numpy(as_known(self._in_order(theta), "theta")), dtype=float)
         d = int(np.shape(self.points)[1])
-        if points.size % d or (points.ndim == 2 and points.shape[1] != d):
+        if points.size % d or points.ndim > 2 or (points.ndim == 2 and points.shape[1] != d):
             raise ValueError(f"theta has shape {points.shape}, the posterior {d} parameters")
         points = points.reshape(-1, d)
         everywhere = np.ones(len(points), dtype=bool)

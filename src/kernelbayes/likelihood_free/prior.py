@@ -32,6 +32,7 @@ from kernelbayes.arrays import (
     Ints,
     Rng,
     as_generator,
+    as_known,
     as_real,
     as_vectors,
     is_frame,
@@ -163,11 +164,11 @@ class Prior:
 
     def cdf(self, theta: Array) -> Floats:
         """Marginal distribution functions at (n, d): uniform for draws of continuous columns."""
-        return self._columnwise("cdf", self._points(theta))
+        return self._columnwise("cdf", as_known(self._points(theta), "theta"))
 
     def ppf(self, u: Array) -> Floats:
         """Marginal quantile functions at probabilities (n, d)."""
-        return self._columnwise("ppf", self._points(u))
+        return self._columnwise("ppf", as_known(self._points(u), "u"))
 
     def project(self, theta: Array) -> Floats:
         """Points (n, d) moved into the support: clipped, rounded if discrete, put on simplices.
