@@ -14,6 +14,9 @@ from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.kernels.radial import TILE, Radial, Stationary, over_columns
 from kernelbayes.points import Points, PointsLike, integer, number, positive
 
+# Below it, E / alpha may overflow where E does not, and (E / alpha)^-alpha is far from 0.
+SMALL_ALPHA = 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Matern(Radial, Stationary):
@@ -116,6 +119,8 @@ class RationalQuadratic(Radial, Stationary):
 
     def _profile(self, E: Array) -> Array:
         xp = namespace(E)
+        if self.alpha < SMALL_ALPHA:
+            return xp.exp(-self.alpha * (xp.log(self.alpha - E) - math.log(self.alpha)))
         return xp.exp(-self.alpha * xp.log1p(E / -self.alpha))
 
 
