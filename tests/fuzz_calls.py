@@ -599,13 +599,14 @@ def regression(rng):
 
 RULE_KINDS = {"X": "sample", "Z": "sample", "query": "sample", "kernel_x": "optional kernel"}
 RULE_KINDS |= {"kernel_z": "optional kernel", "ridge": "positive"}
-ONE_ROW = frozenset()
+ONE_NUMBER = frozenset({("query", "scalar")})  # a point, if x is a number
 
 
 @entry(
     "ConditionalEmbedding",
     make=regression,
     kinds=RULE_KINDS,
+    allowed=ONE_NUMBER,
     rows=(("X", "Z"),),
     laws=laws("mean", "mass", but=("twice", "single")),
     units={"mean": 1, "cov": 2},
@@ -633,6 +634,7 @@ PRIOR_KINDS = RULE_KINDS | {"prior": "optional sample"}
         | {"method": choose(rng, "importance", "original"), "normalize": bool(rng.integers(2))}
     ),
     kinds=PRIOR_KINDS | {"method": "option", "normalize": "flag"},
+    allowed=ONE_NUMBER,
     rows=(("X", "Z"),),
     laws=laws("mean", but=("twice", "single", "units")),
     slack={"mean": 1e2},
@@ -657,6 +659,7 @@ def likelihood(X, Z, kernel_x, kernel_z, ridge):
         | {"method": choose(rng, "importance", "original"), "form": choose(rng, "a", "b")}
     ),
     kinds=PRIOR_KINDS | {"method": "option", "form": "option"},
+    allowed=ONE_NUMBER,
     laws=laws("mean", but=("rows", "twice", "single", "units")),
     slack={"mean": 1e2},
 )
@@ -932,6 +935,7 @@ def posterior():
     ),
     kinds={"level": "share", "m": "count", "rng": "rng", "query": "sample"},
     laws=laws("log_density", but=("rows", "twice", "single", "units")),
+    allowed=frozenset(("query", label) for label in ("empty", "empty list", "inf", "-inf")),
 )
 def _(level, m, rng, query):
     one, _ = posterior()
@@ -1031,7 +1035,7 @@ def _(simulator, prior, x_o, n, method, rng, rounds):
     | {("x", label) for label in ("nan", "inf", "-inf", "masked", "missing in a frame")},
 )
 def _(theta, x, x_o, fraction):
-    return {"mean": kb.reject_abc(theta, x, x_o, fraction=fraction).mean()}
+    return {"mean": kb.reject_abc(theta, x, x_o, fraction=fraction, rng=0).mean()}
 
 
 def draws_model(x):
@@ -1151,6 +1155,7 @@ REGISTRY["KernelTestResult"] = REGISTRY["mmd_test"]
     rows=(("X", "Y"),),
     laws={"container": ("*",)},
     frames=False,
+    allowed=frozenset({("kernel_x", "a list")}),  # of kernels to choose from
     share=6,
 )
 def _(X, Y, kernel_x, permutations, rng, alpha, method):

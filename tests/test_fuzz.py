@@ -28,7 +28,7 @@ def test_calls_end_well(chunk):
 
 def asked(ask, mood="good", **options):
     entry = fuzz.Entry(make=lambda rng: {}, ask=ask, kinds={"X": "sample"}, **options)
-    arguments = {"X": np.arange(6.0).reshape(3, 2)}
+    arguments = {"X": np.arange(40.0).reshape(20, 2)}
     return fuzz._outcome(entry, arguments, mood, False, np.random.default_rng(0)).kind
 
 
@@ -62,7 +62,7 @@ LAW = {"laws": {"rows": ("*",)}, "rows": (("X",),)}
         (lambda X: kb.Gaussian(-1.0), "good", {}, "wrong"),
         (lambda X: {"x": 1.0}, "hostile", {}, "wrong"),
         (lambda X: {"x": X.sum()}, "good", LAW, "answer"),
-        (lambda X: {"x": X[0]}, "good", LAW, "wrong"),
+        (lambda X: {"x": np.arange(20) @ X}, "good", LAW, "wrong"),  # in any other order
     ],
 )
 def test_outcomes(ask, mood, options, kind):
