@@ -67,7 +67,7 @@ def refuse_missing(X: PointsLike, name: str) -> None:
         raise ValueError(f"Complex data not supported: {name} must be real, got {array.dtype}")
     for axis, what in zip(array.shape, ("sample(s)", "feature(s)"), strict=False):
         if axis == 0:
-            size = f"0 {what} (shape={array.shape}) while a minimum of 1 is required"
+            size = f"0 {what} (shape={array.shape}) while a minimum of 1 is required."
             raise ValueError(f"{name} is empty: {size}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"Input {name} contains NaN or infinity; drop or impute those rows first")
