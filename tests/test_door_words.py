@@ -152,3 +152,29 @@ def test_mistakes_are_refused_in_our_own_words(argument):
         with pytest.raises((ValueError, TypeError)) as caught:
             CALLS[argument](bad)
         assert in_our_words(caught.value), f"{name}: {caught.value!r}"
+
+
+RECORDS = np.zeros(12, dtype=[("a", float), ("b", int)])
+NORMALS = kb.as_prior([stats.norm(), stats.norm()])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: kb.ConditionalEmbedding().fit(X, RECORDS), "array of records"),
+        (lambda: NORMALS.cdf([[0.0, np.nan]]), "theta has NaN"),
+        (lambda: NORMALS.ppf([[0.5, np.nan]]), "u has NaN"),
+        (lambda: kb.as_prior(np.sin), "function"),
+        (lambda: kb.Parts({0: K})(np.empty((3, 0))), "shape"),
+        (lambda: kb.KernelBayesRule().fit(np.empty((12, 0)), Z), "X is empty"),
+        (lambda: kb.KernelBayesRule().fit(X, Z[:0]), "y is empty"),
+        (lambda: kb.KernelBayesRule().fit(X + 1j, Z), "X must be real"),
+        (lambda: kb.sbc(kb.KernelBayesRule, theta=X, x=Z, rng=0), "no class"),
+        (lambda: kb.pair_plot(X, truth=np.zeros((2, 1, 1, 1))), "truth must have shape"),
+        (lambda: kb.pair_plot(X, truth=[0.0, np.inf]), "truth has NaN or infinite"),
+        (lambda: kb.pair_plot(np.where(X.mean() < X, -np.inf, X)), "draws has NaN or infinite"),
+    ],
+)
+def test_what_is_no_data_is_refused(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
