@@ -107,7 +107,7 @@ def test_clear_errors():
     for run, words in [
         (lambda: kb.mmd_aggregated(X, Y, []), "empty"),
         (lambda: kb.mmd_aggregated(X, Y, weights=[1.0]), "7 positive"),
-        (lambda: kb.mmd_aggregated(X, Y, centrality=1.0), "share of the level"),
+        (lambda: kb.mmd_aggregated(X, Y, centrality=1.0), r"centrality must lie in \[0, 1\)"),
         (lambda: kb.hsic_aggregated(x, x[:9]), "aligned"),
     ]:
         with pytest.raises(ValueError, match=words):

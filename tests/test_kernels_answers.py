@@ -196,9 +196,8 @@ CONCRETE = {
     for name, cls in vars(kb).items()
     if isinstance(cls, type) and issubclass(cls, kb.Kernel) and cls is not kb.Kernel
 }
-# laws: a composite is checked against its definition. step: one kernel matrix of landmarks gives
-# both features and similarities.
-ASKING = {"laws.py", "filters/step.py"}
+# laws: a composite is checked against its definition.
+ASKING = {"laws.py"}
 
 
 def classes_asked_for(source):

@@ -163,7 +163,9 @@ def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
 
 
 def _pooled_columns(first: Columns, second: Columns) -> Columns | None:
-    """Columns of two frames below each other; None if all are numbers."""
+    """Columns of two frames below each other; None if all are numbers, or there is one alone."""
+    if len(first) == len(second) == 1:  # it may have another name
+        second = dict(zip(first, second.values(), strict=True))
     if set(first) != set(second):
         raise ValueError(
             f"X has columns {tuple(first)}, Y {tuple(second)}: give both the same columns"

@@ -13,8 +13,6 @@ from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Observations
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Factored
-from kernelbayes.gram.features import Landmarks
-from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.points import Points, PointsLike, count, in_order, row_in_order, take
 from kernelbayes.rules.support import nearest_similarity
 
@@ -34,9 +32,10 @@ class Seen:
 def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     """Return what the update needs of k checked points: columns (r or n, k), supports (k,)."""
     kernel = observations.kernel
-    if isinstance(kernel, Landmarks):  # one kernel matrix serves both answers
-        K = kernel.kernel._cross(points, kernel.landmarks).T
-        base, columns = kernel.kernel, solve_triangular(kernel.factor, K)
+    anchored = kernel.anchored(points)
+    if anchored is not None:  # one kernel matrix serves both answers
+        columns, K = anchored
+        base = kernel.exact
     elif isinstance(observations.gram, Factored):
         columns = kernel.features(points).T
         return columns, nearest_similarity(kernel, points, observations.X)

@@ -145,6 +145,11 @@ class Landmarks(_Finite):
         """Return the landmarks: what is far from all of them is not seen."""
         return self.landmarks
 
+    def anchored(self, points: Points) -> tuple[Array, Array]:
+        """Features (r, k) of checked points and the kernel matrix (r, k) of the landmarks."""
+        K = self.kernel._cross(points, self.landmarks).T
+        return solve_triangular(self.factor, K), K
+
     def on(self, columns: Sequence[int]) -> Landmarks:
         """Projection of the kernel over some coordinates on those of the landmarks."""
         from kernelbayes.gram.features import pivoted_cholesky

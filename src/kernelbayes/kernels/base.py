@@ -131,6 +131,13 @@ class Kernel(ABC):
         """Points that stand for a training sample: itself, or the landmarks of a projection."""
         return points
 
+    def anchored(self, points: Points) -> tuple[Array, Array] | None:  # noqa: ARG002
+        """Features (r, k) of checked points and the exact kernel matrix they come from, or None.
+
+        The matrix (r, k) is that of the ``anchors`` of a projection and the points.
+        """
+        return None
+
     @property
     def label(self) -> str:
         """Short name for tables."""

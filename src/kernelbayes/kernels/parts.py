@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_array, like, namespace, to_numpy
+from kernelbayes.arrays import Array, as_array, as_vectors, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.points import Points, PointsLike, count
@@ -156,6 +156,8 @@ class Parts(Combined):
         return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
 
     def _points(self, X: PointsLike, name: str) -> Points:
+        if isinstance(X, Mapping) and self._by_number() and all(isinstance(c, str) for c in X):
+            X = as_vectors(X, name)  # in their order, as the columns of a frame
         if isinstance(X, Mapping):
             checked: dict[Any, Points] = {}
             for key, kernel in self.parts:
@@ -179,6 +181,9 @@ class Parts(Combined):
         for key, kernel in self.parts:
             kernel.points(self.part(X, key), f"{name}[{key!r}]")
         return X
+
+    def _by_number(self) -> bool:
+        return all(isinstance(column, int) for column in self._columns())
 
     def _columns(self) -> list[Key]:
         return [name for key, _ in self.parts for name in _names(key)]

@@ -99,7 +99,8 @@ def _prior_points(prior: PointsLike, kernel: Kernel) -> Points:
             "draw points from it, e.g. prior.rvs(1000), as KernelBayesRule does, or embed a "
             "Gaussian in closed form with GaussianEmbedding(mean, cov, kernel)"
         )
-    if isinstance(prior, str) or not hasattr(prior, "__len__"):
+    # An array of no dimensions has the attribute, but no length.
+    if isinstance(prior, str) or not hasattr(prior, "__len__") or getattr(prior, "shape", 1) == ():
         raise TypeError(
             f"a prior is a sample of points, got the single value {prior!r}; for a prior that is "
             f"certain of it pass a list, [{prior!r}]"

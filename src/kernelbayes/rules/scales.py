@@ -88,7 +88,7 @@ def pair_kernels(
     if np.all(np.ptp(H, axis=0) == 0.0):
         return base, kernel_z
     points = take(points, keep)
-    if not isinstance(base, Gaussian):
+    if base.gaussian_bandwidth is None:
         return _scaled(base, points, H), kernel_z
     with threads_for(0.0):  # many small matrices
         return _vectors(base, as_doubles(as_vectors(points)), H), kernel_z
@@ -142,10 +142,10 @@ def _scaled(base: Kernel, points: Points, H: Floats) -> Kernel:
     return _preferred(tried).kernel
 
 
-def _vectors(base: Gaussian, X: Floats, H: Floats) -> Kernel:
+def _vectors(base: Kernel, X: Floats, H: Floats) -> Kernel:
     """Best bandwidths for vectors (m, d) of those the module lists."""
     m, d = X.shape
-    h = np.broadcast_to(np.asarray(base.bandwidth), (d,))
+    h = np.broadcast_to(np.asarray(base.gaussian_bandwidth), (d,))
     first = _Race(X / h, H)
     tried = [_Tried(base, first.at(1.0))]
     for factor in first.factors():
