@@ -35,7 +35,7 @@ from kernelbayes.arrays import Floats, as_vectors, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, judge_of
-from kernelbayes.filters.choose.racing import LEAST_GAIN, Arguments, Entry, Races
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races, gains
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
 from kernelbayes.gram.features import nystrom
@@ -183,7 +183,7 @@ def _with_exponents(races: Races, best: Entry, given: Arguments) -> Entry:
     if not rivals:
         return best
     found = races.race([races.enter(rival) for rival in rivals], best)
-    if not found.score < (1.0 - LEAST_GAIN) * best.score:
+    if not gains(found, best):
         return best
     return races.along(found, {"ridge": FIRST_MOVES["ridge"]}) if free else found
 

@@ -192,7 +192,8 @@ def _rkhs_error(kernel: Kernel) -> Judge:
         G = to_numpy(kernel(beliefs.points))
         norms = np.einsum("ti,ij,tj->t", W, G, W, optimize=True)
         inner = np.einsum("ti,it->t", W, K)
-        return np.asarray(norms - 2.0 * inner + to_numpy(kernel.diag(truth)))
+        squares = norms - 2.0 * inner + to_numpy(kernel.diag(truth))
+        return np.maximum(squares, 0.0)  # below zero by rounding
 
     return error
 

@@ -38,6 +38,9 @@ from kernelbayes.tables import Table
 GIVE_UP = 2.0
 # A move goes on only if it gains a thousandth: less is chance, and its end is nowhere.
 LEAST_GAIN = 1e-3
+# Moves of one number in one direction at most: twenty decades of a ridge, ten octaves of a
+# bandwidth. Where losses are rounding errors, gains have no end.
+MOST_MOVES = 20
 # Smaller ridges are rounding errors of matrices whose largest eigenvalue may be one.
 LEAST_RIDGE = 1e-10
 # Ridges of the backward step of smoothing to choose from: half decades around the range of 0.01 to
@@ -80,6 +83,11 @@ class Candidate:
 
 
 Entry = Trial[Candidate]
+
+
+def gains(found: Entry, best: Entry) -> bool:
+    """Whether one is better than the best by more than chance; scores may have either sign."""
+    return found.score < (1.0 - math.copysign(LEAST_GAIN, best.score)) * best.score
 
 
 @dataclass(eq=False)
@@ -203,12 +211,14 @@ class Races:
         """Move some numbers up, or else down, for as long as that helps and passes are left."""
         first, down = best, {name: 1.0 / factor for name, factor in factors.items()}
         for step in (factors, down):
-            while self.spent + 1.0 <= limit:
+            for _ in range(MOST_MOVES):
+                if self.spent + 1.0 > limit:
+                    break
                 at = best.candidate.at.moved(**step)
                 if min(at.prior, at.transition, at.ridge) < LEAST_RIDGE:
                     break
                 found = self.race([at], best)
-                if not found.score < (1.0 - LEAST_GAIN) * best.score:
+                if not gains(found, best):
                     break
                 best = found
             if best is not first:
