@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 pd = pytest.importorskip("pandas")
 
 ROOMS = np.array(["hall", "attic", "cellar"])
-INFO = ["mass", "support", "ess", "observed", "fallback", "rescued", "reset", "prior_share"]
+INFO = ["mass", "support", "ess", "observed", "fallback", "rescued", "reset", "prior_share", "left"]
 
 
 def visit(rng, length):

@@ -177,8 +177,9 @@ def test_ratios_of_the_kernel_bayes_filter(ratio):
         z[t] = autoregressive(z[t - 1 : t], rng)[0]
     x = z + np.sqrt(R) * rng.normal(size=z.shape)
     ridges = {"prior_ridge": 1e-3, "transition_ridge": 1e-3, "ridge": 1e-2, "rng": 0}
-    model = kb.KernelBayesFilter(ratio=ratio, **ridges).fit(x, z)
-    beliefs = model.filter(NEW[:12])
+    # Given kernels: a race would solve a quadratic programme for each candidate and step.
+    model = kb.KernelBayesFilter(kb.Gaussian(1.0), kb.Gaussian(1.0), ratio=ratio, **ridges)
+    beliefs = model.fit(x, z).filter(NEW[:12])
     assert np.isfinite(beliefs.mean()).all()
     state = model.start()
     for t, one in enumerate(NEW[:4]):
