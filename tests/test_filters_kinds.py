@@ -155,8 +155,9 @@ def stack(A):
 @pytest.mark.parametrize("kernel", [None, kb.Gaussian(1.0), kb.Parts({0: kb.Gaussian(1.0)})])
 def test_an_array_with_three_axes_is_sequences(kernel):
     x, z, u = stack(X), stack(Z), stack(U)
+    # A given ridge: whether smoothing gains on sixty steps is not asked here.
     model, expected = (
-        kb.KernelBayesFilter(kernel, **RIDGES).fit(a, b, c)
+        kb.KernelBayesFilter(kernel, back_ridge=0.1, **RIDGES).fit(a, b, c)
         for a, b, c in ((x, z, u), (list(x), list(z), list(u)))
     )
     assert model.lengths_ == (15,) * 4
@@ -257,8 +258,10 @@ def test_a_transition_may_work_in_place():
 
     before = Z.copy()
     model = kb.KernelMonteCarloFilter(moved, at_zero, rng=0).fit(X, Z)
-    model.filter(NEW)
-    model.smooth(NEW)
+    for ask in (model.filter, model.smooth):
+        # It moves away from the circle for ever.
+        with pytest.warns(kb.NumericalWarning, match="have left the training states"):
+            ask(NEW)
     np.testing.assert_array_equal(Z, before)
 
 
