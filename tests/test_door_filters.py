@@ -17,7 +17,7 @@ U = rng.normal(size=(T, 2)) * [1.0, 3.0]
 NEW, PRIOR, ACTS = X[5:11] + 0.05, Z[:8], U[5:11]
 KX, KZ, KU = kb.Gaussian([1.0, 2.0]), kb.Gaussian([1.0, 5.0]), kb.Gaussian([2.0, 6.0])
 NAMES = {"x": ("a", "b"), "z": ("s", "t"), "u": ("p", "q")}
-RIDGES = {"prior_ridge": 1e-3, "ridge": 1e-2, "rng": 0}
+RIDGES = {"prior_ridge": 1e-3, "ridge": 1e-2, "back_ridge": 0.1, "rng": 0}
 
 
 def plain(values, _=None):
