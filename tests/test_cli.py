@@ -27,6 +27,7 @@ def test_demo_prints_a_table_and_writes_a_picture_and_a_film(tmp_path, capsys):
     printed = capsys.readouterr().out
     for method in ("always the middle", "nearest frames", "kernel Bayes filter"):
         assert sum(line.startswith(method) for line in printed.splitlines()) == 1
+    assert "5 of all 48 are unlike those it has learned from" in printed  # told, not warned of
     for name, start in (("robot.png", b"\x89PNG\r\n"), ("robot.gif", b"GIF89a")):
         assert str(out / name) in printed
         written = (out / name).read_bytes()

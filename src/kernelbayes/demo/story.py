@@ -10,6 +10,7 @@ drives of seeds 0 to 5 and 7; other seeds were not looked at.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from kernelbayes.arrays import Floats, as_generator
+from kernelbayes.arrays import Floats, NumericalWarning, as_generator
 from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, walls
 from kernelbayes.demo.drive import Drive
 from kernelbayes.embedding import embed
@@ -25,6 +26,7 @@ from kernelbayes.filters import Beliefs, KernelBayesFilter
 from kernelbayes.kernels import Gaussian
 from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
+from kernelbayes.rules.support import UNUSUAL
 from kernelbayes.select.search import progress_bar
 
 LABELLED = 1000  # frames
@@ -53,7 +55,10 @@ def demo(out: Path, seed: int = 0) -> Iterator[str]:
     # The first time in one of the two rooms that look the same, then anywhere.
     drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
     yield f"It is switched on {SWITCHED_ON} times, somewhere, and drives {FRAMES} frames ..."
-    beliefs = model.filter([d.X for d in drives])
+    beliefs = follow(model, drives)
+    strange = sum(strange_frames(b) for b in beliefs)
+    if strange:
+        yield f"({strange} of all {SWITCHED_ON * FRAMES} are unlike those it has learned from)"
     nearest = nearest_frames(labelled, k)
     guesses = [nearest.predict(d.X) for d in drives]
     yield ""
@@ -88,8 +93,8 @@ def choose_filter(labelled: Drive) -> KernelBayesFilter:
     scores = []
     with progress_bar(len(scales), "learning") as bar:
         for scale in scales:
-            mean = robot_filter(early, *scale).filter(late.X, progress=False).mean()
-            scores.append(distance(mean, late).mean())
+            found = follow(robot_filter(early, *scale), [late], progress=False)
+            scores.append(distance(found[0].mean(), late).mean())
             bar.update()
     return robot_filter(labelled, *scales[int(np.argmin(scores))])
 
@@ -105,6 +110,21 @@ def robot_filter(labelled: Drive, scale_x: float, scale_z: float) -> KernelBayes
         ridge=RIDGE,
         rng=0,
     ).fit(X, Z)
+
+
+def follow(
+    model: KernelBayesFilter, drives: list[Drive], progress: bool | None = None
+) -> list[Beliefs]:
+    """Beliefs of each drive. Of frames unlike all labelled ones the story tells, not a warning."""
+    with warnings.catch_warnings():
+        told = ".* observations .* are unlike anything in the training sample"
+        warnings.filterwarnings("ignore", told, NumericalWarning)
+        return list(model.filter([drive.X for drive in drives], progress=progress))
+
+
+def strange_frames(beliefs: Beliefs) -> int:
+    """Return how many frames are so unlike the labelled ones that the prediction counts again."""
+    return 0 if beliefs.info is None else int((beliefs.info.prior_share > UNUSUAL).sum())
 
 
 def last_quarter(labelled: Drive) -> tuple[Drive, Drive]:
