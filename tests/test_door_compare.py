@@ -55,6 +55,16 @@ def test_columns_are_put_in_order(run, kind):
         run(framed(kind, X, "a", "b"), framed(kind, Y, "a", "c"))
 
 
+@every_frame
+@pytest.mark.parametrize("run", PAIRED.values(), ids=PAIRED.keys())
+def test_pairs_of_named_numbers_are_read_alike(run, kind):
+    names = ["a", "b"]
+    expected = run(pd.DataFrame(X, columns=names), pd.DataFrame(PAIR, columns=names))
+    found = run(framed(kind, X, *names), framed(kind, PAIR, *names))
+    assert found.statistic == pytest.approx(expected.statistic, rel=1e-9)
+    assert found.pvalue == expected.pvalue
+
+
 def test_single_columns_may_have_other_names():
     first, second = pd.DataFrame({"a": X[:, 0]}), pd.DataFrame({"b": Y[:, 0]})
     expected = kb.mmd_test(X[:, 0], Y[:, 0], **FEW).pvalue

@@ -188,6 +188,15 @@ def test_laws_catch_a_kernel_that_is_wrong_about_itself():
         laws.check_kernel(Shrinking(1.0), X)
 
 
+@pytest.mark.parametrize("kernel", VECTOR, ids=repr)
+def test_anchors_give_features_and_similarities_at_once(kernel):
+    assert kernel.anchored(X) is None
+    projected = kb.nystrom(kernel, X, 3, rng=0)
+    features, similar = projected.anchored(Y)
+    np.testing.assert_allclose(features, projected.features(Y).T, atol=1e-12)
+    np.testing.assert_allclose(similar, kernel(projected.anchors(X), Y), atol=1e-12)
+
+
 # --- nobody asks for the class of a kernel --------------------------------------------------------
 
 SOURCE = Path(kb.__file__).parent
