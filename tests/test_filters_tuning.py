@@ -5,6 +5,8 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes.filters.choose.holdout import cut
+from kernelbayes.filters.choose.racing import gains
+from kernelbayes.select.search import Trial
 
 
 def circling(rng, length):
@@ -237,3 +239,12 @@ def test_the_backward_ridge_is_chosen_by_smoothing():
     np.testing.assert_array_equal(tuned.filter(x[180:]).weights, plain.filter(x[180:]).weights)
     errors = [np.mean((m.smooth(x[180:]).mean() - z[180:]) ** 2) for m in (tuned, plain)]
     assert errors[0] < 0.9 * errors[1]
+
+
+def test_a_move_that_changes_nothing_gains_nothing():
+    """Losses may be negative, as by rounding: an equal score is no gain, or a race has no end."""
+    for score in (-1e-17, -2.0, 0.0, 2.0, np.inf):
+        same = Trial(None, np.array([score]))
+        assert not gains(same, same)
+    for better, best in ((-2.1, -2.0), (1.9, 2.0), (2.0, np.inf)):
+        assert gains(*(Trial(None, np.array([score])) for score in (better, best)))

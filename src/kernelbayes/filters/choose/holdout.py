@@ -193,7 +193,7 @@ def _rkhs_error(kernel: Kernel) -> Judge:
         norms = np.einsum("ti,ij,tj->t", W, G, W, optimize=True)
         inner = np.einsum("ti,it->t", W, K)
         squares = norms - 2.0 * inner + to_numpy(kernel.diag(truth))
-        return np.maximum(squares, 0.0)  # below zero by rounding
+        return np.asarray(np.maximum(squares, 0.0))  # below zero by rounding
 
     return error
 
