@@ -174,7 +174,9 @@ def test_bayes_rule_equals_the_formula(method, form):
     assert (oracles.chain_rule_a(G_z, ETA2, K_u, ALPHA).sum(axis=1) < 0).any()  # both signs
     rule = kb.bayes_rule(CME, PRIOR, method, form, ridge=RIDGE[method])
     assert rule(NEW).weights == pytest.approx(expected, **ROUNDING)
-    model = kb.KernelBayesRule(kx, kz, method, prior_ridge=ETA2, ridge=RIDGE[method], form=form)
+    # The papers' sum; without ``literal`` means are taken around the prior's mean.
+    options = {"prior_ridge": ETA2, "ridge": RIDGE[method], "form": form, "literal": True}
+    model = kb.KernelBayesRule(kx, kz, method, **options)
     found = model.fit(X, Z, prior=PRIOR).posterior(NEW)
     assert found.weights == pytest.approx(expected, **ROUNDING)
     points = Z if form == "b" else U
