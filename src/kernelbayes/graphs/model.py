@@ -159,8 +159,8 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
 
         Belief propagation on cycles counts evidence more than once, and may be best before it
         settles. The number of iterations, up to ``max_iterations``, is the one with the least mean
-        kernel score of the beliefs, that is ``|phi(x) - mu|^2`` with the true value x. Later queries
-        take ``iterations_``, and do not warn that they have not converged.
+        kernel score of the beliefs, that is ``|phi(x) - mu|^2`` with the true value x. Later
+        queries take ``iterations_``, and do not warn that they have not converged.
 
         Parameters
         ----------
