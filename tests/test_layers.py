@@ -10,8 +10,8 @@ import kernelbayes
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *(
+        "objects",
         "arrays",
-        "sums",
         "points",
         "tables",
         "kernels",

@@ -1,8 +1,9 @@
 """Arrays of any kind: how they are read from what a user passes, and what the library asks of them.
 
 NumPy, torch and other array-API arrays run through the same rules. Frames of pandas and polars are
-read without importing either. Beside the adapter stand row blocks, which bound memory, BLAS threads
-and random numbers. Factorisations are in :mod:`kernelbayes.gram.lapack`.
+read without importing either. Beside the adapter stand row blocks, which bound memory, sums in
+double precision, BLAS threads and random numbers. Factorisations are in
+:mod:`kernelbayes.gram.lapack`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, time, timedelta
-from decimal import Decimal
 from functools import cache
-from numbers import Number
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_array
 from threadpoolctl import ThreadpoolController
+
+from kernelbayes.objects import numbers_of, refuse_dates, unmasked
 
 # An array of any library behind the array-API standard. No static type covers NumPy, torch and the
 # others with their operators, so the checker sees Any; the name says what is meant.
@@ -176,7 +176,7 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
         X = np.ma.stack(X)
     if isinstance(X, np.ma.MaskedArray):
-        return _unmasked(X, name)
+        return unmasked(X, name)
     try:
         array = X.to_numpy() if is_frame(X) else np.asarray(X)
     except ValueError as error:
@@ -188,47 +188,6 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     if array.dtype.kind == "V":
         raise TypeError(f"{name} is an array of records; give a frame or a mapping of its fields")
     return numbers_of(array, name) if array.dtype.kind == "O" else array
-
-
-def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
-    """Objects that are all numbers, or missing, as numbers with NaN; others as they are."""
-    values = X.ravel().tolist()
-    kinds = set(map(type, values))
-    blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
-    if not kinds or not all(issubclass(kind, Number | Decimal) for kind in kinds - blank):
-        return X
-    if blank:
-        values = [np.nan if type(value) in blank else value for value in values]
-    try:
-        found = np.array(values)  # whole numbers stay whole, truth values too
-        if found.dtype.kind == "O":
-            found = found.astype(complex if any(issubclass(k, complex) for k in kinds) else float)
-    except OverflowError as error:
-        raise ValueError(f"{name} has numbers beyond the range of floating point") from error
-    return found.reshape(X.shape)
-
-
-def _unmasked(X: np.ma.MaskedArray[Any, Any], name: str) -> npt.NDArray[Any]:
-    """Values of a masked array, with NaN (None for text) where they are masked."""
-    values, hidden = np.array(X.data), np.ma.getmaskarray(X)
-    if hidden.any():
-        values = values.astype(np.float64 if values.dtype.kind in "biu" else values.dtype)
-        values = values if values.dtype.kind in "fc" else values.astype(object)
-        values[hidden] = np.nan if values.dtype.kind in "fc" else None
-    return numbers_of(values, name) if values.dtype.kind == "O" else values
-
-
-def refuse_dates(X: Array, name: str) -> None:
-    """Raise a TypeError that says how dates become numbers, if X has any."""
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in "mMO":
-        return
-    kinds = set(map(type, X.ravel().tolist())) if X.dtype.kind == "O" else {date}
-    if any(issubclass(kind, date | timedelta | time) for kind in kinds):
-        raise TypeError(
-            f"{name} holds dates or times; turn them into numbers first: for a trend, for instance "
-            "seconds since a reference, (X - X.min()) / np.timedelta64(1, 's'); for a rhythm the "
-            "hour, the weekday or the day of the year, with Periodic(bandwidth, period)"
-        )
 
 
 def as_floats(X: ArrayLike, name: str = "X") -> Array:
@@ -296,6 +255,40 @@ def row_blocks(n: int, width: int, entries: int | None = None) -> Iterator[slice
     step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+# A sum over a million singles may lose half of its digits. So sums over samples are made of
+# doubles, and rounded once, at the end, to the precision of what they came from.
+
+
+def widened(x: Array) -> Array:
+    """Return x in double precision, in which sums over samples are accumulated."""
+    xp = namespace(x)
+    return x if x.dtype == xp.float64 else xp.astype(x, xp.float64)
+
+
+def narrowed(x: Array, *templates: Array) -> Array:
+    """Return x in the precision of the templates, the finest of them."""
+    xp = namespace(x)
+    return xp.astype(x, xp.result_type(*templates), copy=False)
+
+
+def total(x: Array, axis: int = -1) -> Array:
+    """Sum over an axis, accumulated in double precision; the result has the precision of x."""
+    xp = namespace(x)
+    return narrowed(xp.sum(x, axis=axis, dtype=xp.float64), x)
+
+
+def weighted_sum(weights: Array, values: Array) -> Array:
+    """Return weights (n,) or (m, n) @ values (n,) or (n, q) in double precision, by row blocks."""
+    xp = namespace(weights, values)
+    if weights.dtype == values.dtype == xp.float64:
+        return weights @ values
+    blocks = row_blocks(weights.shape[-1], max([1, *weights.shape[:-1], *values.shape[1:]]))
+    parts = (widened(weights[..., rows]) @ widened(values[rows, ...]) for rows in blocks)
+    return sum(parts, start=next(parts))
 
 
 # --- threads -------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ from kernelbayes.points import (
     integer,
     numeric_values,
     option,
+    refuse_missing,
 )
-from kernelbayes.points.samples import refuse_missing
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.centre import centre_of
 from kernelbayes.rules.conditional import Conditional, Ridge

@@ -34,8 +34,18 @@ from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, column_names, count, in_order, take
-from kernelbayes.points.numbers import flag, integer, option, share
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    column_names,
+    count,
+    flag,
+    in_order,
+    integer,
+    option,
+    share,
+    take,
+)
 
 Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]

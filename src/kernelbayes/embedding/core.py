@@ -27,13 +27,13 @@ from kernelbayes.arrays import (
     namespace,
     to_float,
     to_numpy,
+    widened,
 )
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel, same_value
 from kernelbayes.points import PointsLike, column_names, concatenate, count, flag, own, take
-from kernelbayes.sums import widened
 
 Index = int | slice | Sequence[int] | Ints | Bools
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_floats, like, namespace, to_float
+from kernelbayes.arrays import Array, as_floats, like, namespace, narrowed, to_float, widened
 from kernelbayes.embedding.mean import MeanElement
 from kernelbayes.gram.lapack import cholesky, eigenvalues
 from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, own
-from kernelbayes.sums import narrowed, widened
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,13 @@ from kernelbayes.arrays import (
     epsilon,
     like,
     namespace,
+    narrowed,
     row_blocks,
     to_numpy,
+    total,
     transpose,
+    weighted_sum,
+    widened,
 )
 from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
@@ -41,7 +45,6 @@ from kernelbayes.points import (
     sum_over_rows,
     take,
 )
-from kernelbayes.sums import narrowed, total, weighted_sum, widened
 
 T = TypeVar("T", bound="MeanElement")
 

@@ -39,14 +39,17 @@ from kernelbayes.arrays import (
     as_vectors,
     like,
     namespace,
+    narrowed,
     row_blocks,
     to_float,
     to_numpy,
+    total,
+    weighted_sum,
+    widened,
 )
 from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, integer, option, share
-from kernelbayes.sums import narrowed, total, weighted_sum, widened
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
 Shape = Literal["equal-tailed", "highest"]

@@ -32,8 +32,7 @@ from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, count, integer, option, take
-from kernelbayes.points.numbers import positive, share
+from kernelbayes.points import Points, count, integer, option, positive, share, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.support import usual_support

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_doubles, as_vectors, like, namespace
+from kernelbayes.arrays import Array, Floats, as_doubles, as_vectors, like, namespace, total
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.rule import Ratio
@@ -28,7 +28,6 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Names, Points, PointsLike, concatenate, count, in_order, take
 from kernelbayes.rules.support import nearest_similarity
 from kernelbayes.select.regression import Regression, regress
-from kernelbayes.sums import total
 
 Transition = Callable[..., PointsLike]
 Resampling = Literal["herding", "exchange", "line-search", "fully-corrective", "multinomial"]

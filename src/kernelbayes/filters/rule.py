@@ -24,8 +24,7 @@ from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
-from kernelbayes.points.numbers import option
+from kernelbayes.points import Points, option
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.ratio import Method, density_ratio
 

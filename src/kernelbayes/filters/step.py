@@ -35,6 +35,7 @@ from kernelbayes.arrays import (
     like,
     namespace,
     to_numpy,
+    total,
 )
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
@@ -45,7 +46,6 @@ from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.told import warn_rescued, warn_reset
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
 from kernelbayes.rules.support import trust
-from kernelbayes.sums import total
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

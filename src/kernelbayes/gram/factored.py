@@ -16,8 +16,11 @@ from kernelbayes.arrays import (
     as_doubles,
     like,
     namespace,
+    narrowed,
     row_blocks,
     threads_for,
+    weighted_sum,
+    widened,
 )
 from kernelbayes.gram.base import Gram, check_finite
 from kernelbayes.gram.features import Landmarks, partial_cholesky, pivoted_cholesky
@@ -33,7 +36,6 @@ from kernelbayes.gram.solvers import (
 )
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, concatenate, count, sum_over_rows, take
-from kernelbayes.sums import narrowed, weighted_sum, widened
 
 Moments = tuple[Array, Array | None]  # L^T D L (r, r), and L^T D B if it was asked for
 # Features of a sample are held in memory up to this many entries (1 GB of float64).

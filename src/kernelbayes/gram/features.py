@@ -41,7 +41,7 @@ from kernelbayes.gram.lapack import (
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import Names, Points, PointsLike, column_names, count, doubled, take
-from kernelbayes.points.numbers import integer, option, share
+from kernelbayes.points.values import integer, option, share
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.

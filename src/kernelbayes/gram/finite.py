@@ -18,6 +18,7 @@ from kernelbayes.arrays import (
     as_doubles,
     like,
     namespace,
+    narrowed,
     row_blocks,
     threads_for,
 )
@@ -35,7 +36,6 @@ from kernelbayes.points import (
     take,
     take_columns,
 )
-from kernelbayes.sums import narrowed
 
 # Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
 # rounding error of a trace over some ten thousand points.

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, Floats, as_vectors, is_frame, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_vectors,
+    is_frame,
+    namespace,
+    narrowed,
+    row_blocks,
+    to_numpy,
+    weighted_sum,
+)
 from kernelbayes.points import (
     Points,
     PointsLike,
@@ -31,7 +41,6 @@ from kernelbayes.points import (
     positive,
     take,
 )
-from kernelbayes.sums import narrowed, weighted_sum
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum

@@ -14,10 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
-from kernelbayes.arrays import Array, Floats, as_floats, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_floats,
+    as_vectors,
+    like,
+    namespace,
+    narrowed,
+    to_numpy,
+    weighted_sum,
+)
 from kernelbayes.kernels.radial import Radial
 from kernelbayes.points import Points, PointsLike, positive, positive_each
-from kernelbayes.sums import narrowed, weighted_sum
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,12 +45,12 @@ from kernelbayes.arrays import (
     as_doubles,
     as_vectors,
     frame_kind,
-    refuse_dates,
 )
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
 from kernelbayes.kernels.radial import MEDIAN_POINTS, Gaussian
 from kernelbayes.kernels.structured import Delta
+from kernelbayes.objects import refuse_dates
 from kernelbayes.points import PointsLike
 
 Columns = Mapping[Any, npt.NDArray[Any]]

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_array, as_vectors, like, namespace, to_numpy
+from kernelbayes.arrays import Array, as_array, as_vectors, like, namespace, to_numpy, weighted_sum
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.points import Points, PointsLike, count
-from kernelbayes.sums import weighted_sum
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
 

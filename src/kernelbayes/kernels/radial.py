@@ -35,10 +35,10 @@ from kernelbayes.arrays import (
     row_blocks,
     threads_for,
     to_float,
+    total,
 )
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.points import Points, PointsLike, count, flag, positive, positive_each, take
-from kernelbayes.sums import total
 
 # Points whose pairs the median heuristic looks at: two million distances, of which the median has
 # a relative standard error of about one percent.

@@ -1,9 +1,8 @@
 """The door: what a user passes is read here once, and everything behind trusts what it gets.
 
 :mod:`kernelbayes.arrays` turns arrays, frames, masked arrays and objects into numbers, in which NaN
-says what is missing. ``names`` puts columns in order by their names, ``numbers`` reads single
-numbers and options, ``samples`` says what a sample is and copies the data that a fitted object
-keeps.
+says what is missing. ``names`` puts columns in order by their names. ``values`` says what a sample
+is, copies the data that a fitted object keeps, and reads single numbers and options.
 """
 
 from kernelbayes.points.names import (
@@ -17,26 +16,26 @@ from kernelbayes.points.names import (
     query,
     row_in_order,
 )
-from kernelbayes.points.numbers import (
-    finite,
-    flag,
-    function,
-    integer,
-    number,
-    option,
-    positive,
-    positive_each,
-    share,
-)
-from kernelbayes.points.samples import (
+from kernelbayes.points.values import (
     Points,
     PointsLike,
     as_fine_as,
     concatenate,
     count,
     doubled,
+    finite,
+    flag,
+    function,
+    integer,
+    number,
     numeric_values,
+    option,
     own,
+    positive,
+    positive_each,
+    refuse_missing,
+    share,
+    shares,
     sum_over_rows,
     take,
     take_columns,
@@ -68,7 +67,9 @@ __all__ = [
     "positive_each",
     "query",
     "row_in_order",
+    "refuse_missing",
     "share",
+    "shares",
     "sum_over_rows",
     "take",
     "take_columns",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import as_array, frame_kind
-from kernelbayes.points.samples import Points, PointsLike, take_columns
+from kernelbayes.points.values import Points, PointsLike, take_columns
 
 Names = tuple[str, ...] | None
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, as_doubles, namespace
+from kernelbayes.arrays import Array, as_doubles, namespace, narrowed, total, weighted_sum
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import take
-from kernelbayes.sums import narrowed, total, weighted_sum
 
 if TYPE_CHECKING:
     from kernelbayes.rules.variable import Variable

@@ -43,8 +43,7 @@ from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.embedding.regions import ordered
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
-from kernelbayes.points import share, take
-from kernelbayes.points.numbers import shares
+from kernelbayes.points import share, shares, take
 from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
 
 

@@ -46,8 +46,7 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, concatenate, count
-from kernelbayes.points.numbers import option
+from kernelbayes.points import Points, concatenate, count, option
 from kernelbayes.select.regression import Basis, landmark_basis
 
 if TYPE_CHECKING:

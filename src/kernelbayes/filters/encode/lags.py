@@ -37,8 +37,7 @@ from kernelbayes.arrays import (
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
-from kernelbayes.points import Points, PointsLike, concatenate, take
-from kernelbayes.points.numbers import integer, positive_each
+from kernelbayes.points import Points, PointsLike, concatenate, integer, positive_each, take
 
 Lags = int | Sequence[float]
 # Bandwidth multiples to choose from: of the newest observation as a power of the number of lags

@@ -1,0 +1,52 @@
+"""Entries of arrays that are no numbers yet: objects, masked entries, dates."""
+
+from __future__ import annotations
+
+from datetime import date, time, timedelta
+from decimal import Decimal
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
+    """Objects that are all numbers, or missing, as numbers with NaN; others as they are."""
+    values = X.ravel().tolist()
+    kinds = set(map(type, values))
+    blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
+    if not kinds or not all(issubclass(kind, Number | Decimal) for kind in kinds - blank):
+        return X
+    if blank:
+        values = [np.nan if type(value) in blank else value for value in values]
+    try:
+        found = np.array(values)  # whole numbers stay whole, truth values too
+        if found.dtype.kind == "O":
+            found = found.astype(complex if any(issubclass(k, complex) for k in kinds) else float)
+    except OverflowError as error:
+        raise ValueError(f"{name} has numbers beyond the range of floating point") from error
+    return found.reshape(X.shape)
+
+
+def unmasked(X: np.ma.MaskedArray[Any, Any], name: str) -> npt.NDArray[Any]:
+    """Values of a masked array, with NaN (None for text) where they are masked."""
+    values, hidden = np.array(X.data), np.ma.getmaskarray(X)
+    if hidden.any():
+        values = values.astype(np.float64 if values.dtype.kind in "biu" else values.dtype)
+        values = values if values.dtype.kind in "fc" else values.astype(object)
+        values[hidden] = np.nan if values.dtype.kind in "fc" else None
+    return numbers_of(values, name) if values.dtype.kind == "O" else values
+
+
+def refuse_dates(X: object, name: str) -> None:
+    """Raise a TypeError that says how dates become numbers, if X has any."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "mMO":
+        return
+    kinds = set(map(type, X.ravel().tolist())) if X.dtype.kind == "O" else {date}
+    if any(issubclass(kind, date | timedelta | time) for kind in kinds):
+        raise TypeError(
+            f"{name} holds dates or times; turn them into numbers first: for a trend, for instance "
+            "seconds since a reference, (X - X.min()) / np.timedelta64(1, 's'); for a rhythm the "
+            "hour, the weekday or the day of the year, with Periodic(bandwidth, period)"
+        )
