@@ -43,9 +43,9 @@ from kernelbayes.filters.model import (
     rule_of,
     state_gram,
 )
-from kernelbayes.filters.rule import RatioMethod, ratio_of
 from kernelbayes.filters.sequences import Training, join, names_of, read
 from kernelbayes.filters.step import normalised
+from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, integer, option, take

@@ -24,7 +24,6 @@ from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import Encoder
 from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
-from kernelbayes.filters.observe import Seen, prepare
 from kernelbayes.filters.sequences import (
     Gaps,
     acting,
@@ -36,6 +35,7 @@ from kernelbayes.filters.sequences import (
 from kernelbayes.filters.smooth import backward, passed_back
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, update
 from kernelbayes.filters.told import observations_or_any, told
+from kernelbayes.filters.update import Seen, prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, integer, own, take

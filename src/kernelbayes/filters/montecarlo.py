@@ -48,7 +48,6 @@ from kernelbayes.filters.model import (
     state_gram,
 )
 from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transition, try_out
-from kernelbayes.filters.rule import RatioMethod, ratio_of
 from kernelbayes.filters.sequences import (
     as_points,
     end_to_end,
@@ -57,6 +56,7 @@ from kernelbayes.filters.sequences import (
     read,
     unstacked,
 )
+from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, count, integer, option

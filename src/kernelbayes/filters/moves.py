@@ -19,9 +19,9 @@ import numpy as np
 from kernelbayes.arrays import Array, Floats, as_doubles, as_vectors, like, namespace, total
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.rule import Ratio
 from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.step import cut_off, normalised
+from kernelbayes.filters.update import Ratio
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel

@@ -21,6 +21,7 @@ weights in, weights out. Several beliefs side by side are columns (n, k).
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from kernelbayes.arrays import (
     Bools,
     Floats,
     Ints,
+    NumericalWarning,
     like,
     namespace,
     to_numpy,
@@ -40,12 +42,18 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
 from kernelbayes.filters.model import Dynamics, Observations
-from kernelbayes.filters.observe import Seen, observe
-from kernelbayes.filters.rule import bayes_rule_at, literal_posterior, on_sample, tempered
 from kernelbayes.filters.sequences import as_row
-from kernelbayes.filters.told import warn_rescued, warn_reset
+from kernelbayes.filters.update import (
+    Seen,
+    bayes_rule_at,
+    literal_posterior,
+    observe,
+    on_sample,
+    plain_ridge,
+    tempered,
+)
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
-from kernelbayes.rules.support import trust
+from kernelbayes.rules.support import first_few, trust
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -53,6 +61,9 @@ if TYPE_CHECKING:
 # Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
 # by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
 TRUSTED_SHARE = 0.1
+# Share of a prediction that has left the training states above which a warning says so: the belief
+# is then about states that were never seen. A small sample has some states at its edge always.
+LEFT = 0.9
 
 
 # --- predict: the sum rule ------------------------------------------------------------------------
@@ -140,20 +151,6 @@ def update(
         for (_, info), share in zip(found, left, strict=True)
     ]
     return xp.stack([w for w, _ in found], axis=1), infos
-
-
-def plain_ridge(dynamics: Dynamics, seen: Seen, start: Start) -> float | None:
-    """Ridge of the plain regression on the first observation; None: Bayes' rule as ever.
-
-    The importance rule under equal weights is that regression (KBR13 section 4.3, eq. 8). The
-    original rule is not, and its ridge is on the scale of squares. KBR13 takes that of the states.
-    """
-    o = seen.observations
-    if start != "observation" or o is None:
-        return None
-    if o.rule.literal:
-        return dynamics.eta
-    return o.ridge**0.5 if o.method == "original" else None
 
 
 def prior_weights(dynamics: Dynamics, V: Array) -> Array:
@@ -245,7 +242,8 @@ def step(
     info : StepInfo
     """
     check_is_fitted(model, "dynamics_")
-    state.check(model.Z_)
+    if state.belief.points is not model.Z_:
+        state.check(model.Z_)
     steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):
@@ -265,3 +263,33 @@ def step(
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
     return replace(state, t=t, belief=belief, history=history, past=past), infos[0]
+
+
+# --- what a step warns of -------------------------------------------------------------------------
+
+
+def warn_reset(infos: list[StepInfo]) -> None:
+    """Say how many predictions have left the training states, and which."""
+    found = [t for t, info in enumerate(infos) if info.left > LEFT]
+    if found:
+        gone = sum(1 for info in infos if info.reset)
+        told = f"the predictions of {len(found)} of {len(infos)} steps ({first_few(found)}) have "
+        told += "left the training states, where beliefs cannot follow"
+        told += f"; {gone} were lost, so that any training state was as likely" * (gone > 0)
+        told += ". Add training pairs where the states go"
+        warnings.warn(told, NumericalWarning, stacklevel=4)
+
+
+def warn_rescued(infos: list[StepInfo]) -> None:
+    """Say how many updates had a matrix that was not positive definite, and which."""
+    found = [t for t, info in enumerate(infos) if info.rescued]
+    if not found:
+        return
+    lost = sum(1 for t in found if np.isnan(infos[t].mass))
+    done = "their ridge was raised" + f", and {lost} of their observations dropped" * (lost > 0)
+    warnings.warn(
+        f"{len(found)} of {len(infos)} updates ({first_few(found)}) had a matrix that was not "
+        f"numerically positive definite; {done}. Use a larger ridge or a smaller bandwidth",
+        NumericalWarning,
+        stacklevel=4,
+    )

@@ -1,4 +1,4 @@
-"""What a filter warns of: once per call, with how many steps and which."""
+"""What the loops of a filter warn of: once per call, with how many steps and which."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import numpy as np
 
 from kernelbayes.arrays import Array, NumericalWarning, namespace
 from kernelbayes.filters.beliefs import StepInfo
+from kernelbayes.filters.step import warn_rescued, warn_reset
 from kernelbayes.rules.support import first_few, told_of
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Run
-
-
-# Share of a prediction that has left the training states above which a warning says so: the belief
-# is then about states that were never seen. A small sample has some states at its edge always.
-LEFT = 0.9
 
 
 def told(runs: list[Run]) -> list[Run]:
@@ -35,18 +31,6 @@ def told(runs: list[Run]) -> list[Run]:
             stacklevel=3,
         )
     return runs
-
-
-def warn_reset(infos: list[StepInfo]) -> None:
-    """Say how many predictions have left the training states, and which."""
-    found = [t for t, info in enumerate(infos) if info.left > LEFT]
-    if found:
-        gone = sum(1 for info in infos if info.reset)
-        told = f"the predictions of {len(found)} of {len(infos)} steps ({first_few(found)}) have "
-        told += "left the training states, where beliefs cannot follow"
-        told += f"; {gone} were lost, so that any training state was as likely" * (gone > 0)
-        told += ". Add training pairs where the states go"
-        warnings.warn(told, NumericalWarning, stacklevel=4)
 
 
 def warn_empty(infos: list[StepInfo]) -> None:
@@ -75,18 +59,3 @@ def observations_or_any(seen: list[Array | None], like: Array) -> list[Array]:
         )
     equal = namespace(like).ones_like(like) / like.shape[0]
     return [equal if w is None else w for w in seen]
-
-
-def warn_rescued(infos: list[StepInfo]) -> None:
-    """Say how many updates had a matrix that was not positive definite, and which."""
-    found = [t for t, info in enumerate(infos) if info.rescued]
-    if not found:
-        return
-    lost = sum(1 for t in found if np.isnan(infos[t].mass))
-    done = "their ridge was raised" + f", and {lost} of their observations dropped" * (lost > 0)
-    warnings.warn(
-        f"{len(found)} of {len(infos)} updates ({first_few(found)}) had a matrix that was not "
-        f"numerically positive definite; {done}. Use a larger ridge or a smaller bandwidth",
-        NumericalWarning,
-        stacklevel=4,
-    )
