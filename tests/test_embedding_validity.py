@@ -21,6 +21,22 @@ def signed(seed, n=40, m=None, d=1):
     return kb.embed(rng.normal(size=(n, d)), kb.Gaussian(0.8), weights)
 
 
+@settings(max_examples=20)
+@given(seeds, st.sampled_from([None, 3]), st.integers(1, 3))
+def test_deviations_of_signed_weights_are_those_of_the_rearranged_distribution(seed, m, d):
+    """The variance as an integral over F alone (Hoeffding 1940), not as a sum over points."""
+    mu = signed(seed, m=m, d=d)
+    covariance, found = np.atleast_3d(mu.cov().T).T, np.atleast_2d(mu.std())
+    for row, w in enumerate(mu.valid_weights("rearranged")):
+        for j, x in enumerate(mu.points.T):
+            order = np.argsort(x)
+            F, gaps = np.clip(np.sort(np.cumsum(w[order])), 0, 1)[:-1], np.diff(x[order])
+            pairs = np.minimum.outer(F, F) - np.outer(F, F)
+            assert found[row, j] ** 2 == pytest.approx(gaps @ pairs @ gaps, rel=1e-6, abs=1e-9)
+    np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2), found**2, rtol=1e-9)
+    assert np.linalg.eigvalsh(covariance).min() >= -1e-9 * found.max() ** 2
+
+
 @settings(max_examples=10)
 @given(seeds, st.integers(2, 40), st.integers(1, 12))
 def test_projection_satisfies_its_optimality_conditions(seed, n, r):

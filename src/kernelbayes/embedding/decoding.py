@@ -93,13 +93,16 @@ class Decoding(Weighted):
     def cov(self) -> Array:
         """Covariance matrix (d, d), centred.
 
-        Of the weights divided by their sum, or of those of :meth:`valid` where some are negative:
-        a variance would come out negative otherwise.
+        Of the weights divided by their sum. Where some are negative, a variance could come out
+        negative too: deviations are then those of :meth:`std`, correlations of :meth:`valid`.
         """
         return regions.covariance(self)
 
     def std(self) -> Array:
-        """Return the standard deviation of each coordinate, shape (d,)."""
+        """Return the standard deviation of each coordinate, shape (d,).
+
+        Where weights are negative, that of the rearranged distribution function, as for intervals.
+        """
         return regions.deviation(self)
 
     # --- a distribution ---------------------------------------------------------------------------

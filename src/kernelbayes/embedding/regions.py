@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
+from array_api_compat import device
 
 from kernelbayes.arrays import (
     Array,
@@ -115,25 +116,56 @@ def expect_bound(mu: MeanElement, f: MeanElement, other: MeanElement | float | A
 
 
 def covariance(mu: Weighted) -> Array:
-    """Covariance matrix (d, d) of the weights divided by their sum, or of those of ``valid()``."""
+    """Covariance matrix (d, d): deviations as in ``deviation``, correlations of ``valid()``."""
     S, unit = _scaled_covariance(mu)
+    if _signed(mu):
+        xp = namespace(S)
+        new = like(_rearranged_deviations(mu, unit), S)
+        old = xp.sqrt(xp.clip(xp.linalg.diagonal(S), min=0.0))
+        factor = new / xp.where(old > 0, old, xp.ones_like(old))
+        eye = xp.eye(S.shape[-1], dtype=S.dtype, device=device(S))
+        S = S * factor[..., :, None] * factor[..., None, :] * (1.0 - eye)
+        S = S + (new * new)[..., None, :] * eye
     with np.errstate(over="ignore", invalid="ignore"):
         return representable(S * unit * unit, mu.vectors, "covariances")
 
 
 def deviation(mu: Weighted) -> Array:
-    """Return standard deviations (d,), also where squares are too large or small for a number."""
+    """Return standard deviations (d,), also where squares are too large or small for a number.
+
+    Where weights are negative, those of the rearranged distribution functions, as of quantiles: at
+    the edge of a sample the weights of ``valid()`` may be one point, and their deviation nothing.
+    """
     S, unit = _scaled_covariance(mu)
     xp = namespace(S)
+    if _signed(mu):
+        return narrowed(like(_rearranged_deviations(mu, unit), S) * unit, mu.vectors)
     variances = xp.clip(xp.linalg.diagonal(S), min=0.0)  # only rounding can make it negative
     return narrowed(xp.sqrt(variances) * unit, mu.vectors)
+
+
+def _signed(mu: Weighted) -> bool:
+    """Whether weights are no probabilities, even if divided by their sum."""
+    xp = namespace(mu.weights)
+    return bool(xp.any(mu.weights < 0)) or bool(xp.any(total(mu.weights) <= 0))
+
+
+def _rearranged_deviations(mu: Weighted, unit: float) -> Floats:
+    """Return standard deviations (..., d), in a unit, of rearranged distribution functions."""
+    W, found = mu.valid_weights("rearranged"), []
+    for x in to_numpy(mu.vectors).T / unit:
+        order = np.argsort(x, kind="stable")
+        F = rearranged(np.cumsum(_shared(x[order], W[:, order]), axis=1))
+        p, y = np.diff(F, axis=1, prepend=0.0), x[order] - x.mean()
+        found.append(np.sqrt(np.maximum(p @ (y * y) - (p @ y) ** 2, 0.0)))
+    return np.stack(found, axis=-1).reshape(*mu.weights.shape[:-1], len(found))
 
 
 def _scaled_covariance(mu: Weighted) -> tuple[Array, float]:
     """Covariance (..., d, d) of the points in some unit, and the unit: a power of two."""
     X, w = mu.vectors, mu.weights
     xp = namespace(w)
-    if bool(xp.any(w < 0)) or bool(xp.any(total(w) <= 0)):
+    if _signed(mu):
         w = mu.valid().weights  # with negative weights a variance can be negative
     w = widened(w)
     w = w / xp.sum(w, axis=-1, keepdims=True)
