@@ -42,7 +42,7 @@ from kernelbayes.likelihood_free import (
     simulate,
 )
 from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
 from kernelbayes.select.calibration import Calibration, calibrate
 from kernelbayes.select.tuning import tune

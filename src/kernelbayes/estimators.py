@@ -22,15 +22,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from kernelbayes.arrays import (
-    Array,
-    Rng,
-    as_array,
-    as_floats,
-    as_generator,
-    is_frame,
-    namespace,
-)
+from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, is_frame, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
@@ -49,8 +41,13 @@ from kernelbayes.points import (
     refuse_missing,
 )
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
-from kernelbayes.rules.centre import centre_of
-from kernelbayes.rules.conditional import Conditional, Ridge
+from kernelbayes.rules.conditional import (
+    Conditional,
+    Ridge,
+    filled,
+    filled_values,
+    warn_unsupported,
+)
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.prior import (
     BayesMethod,
@@ -62,7 +59,7 @@ from kernelbayes.rules.prior import (
 )
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.scales import pair_kernels
-from kernelbayes.rules.support import filled, filled_values, warn_unsupported
+from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import is_table, variable
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}

@@ -26,7 +26,7 @@ from kernelbayes.filters import Beliefs, KernelBayesFilter
 from kernelbayes.kernels import Gaussian
 from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
-from kernelbayes.rules.support import UNUSUAL
+from kernelbayes.rules.conditional import UNUSUAL
 from kernelbayes.select.search import progress_bar
 
 LABELLED = 1000  # frames

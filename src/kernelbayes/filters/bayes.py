@@ -49,7 +49,7 @@ from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, integer, option, take
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
 from kernelbayes.rules.variable import Variable
 

@@ -61,7 +61,7 @@ from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, count, integer, option
 from kernelbayes.rules.bayes import choose_ridge
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
 from kernelbayes.rules.variable import Variable
 

@@ -53,7 +53,7 @@ from kernelbayes.filters.update import (
     tempered,
 )
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
-from kernelbayes.rules.support import first_few, trust
+from kernelbayes.rules.conditional import first_few, trust
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

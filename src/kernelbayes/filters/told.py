@@ -10,7 +10,7 @@ import numpy as np
 from kernelbayes.arrays import Array, NumericalWarning, namespace
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.step import warn_rescued, warn_reset
-from kernelbayes.rules.support import first_few, told_of
+from kernelbayes.rules.conditional import first_few, told_of
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Run

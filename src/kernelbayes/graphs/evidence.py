@@ -15,7 +15,8 @@ from kernelbayes.graphs.reading import Learned, distinct, part
 from kernelbayes.graphs.relation import Domain, Relation
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import Points, PointsLike, count, query, take
-from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
+from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.variable import Variable
 
 Likelihood = Callable[[Points], Array]

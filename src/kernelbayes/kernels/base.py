@@ -31,16 +31,8 @@ from kernelbayes.arrays import (
     to_numpy,
     weighted_sum,
 )
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    column_names,
-    count,
-    frame_columns,
-    in_order,
-    positive,
-    take,
-)
+from kernelbayes.points.names import Names, column_names, frame_columns, in_order, query
+from kernelbayes.points.values import Points, PointsLike, count, positive, take
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
@@ -110,6 +102,20 @@ class Kernel(ABC):
                 f"points of one space are needed, got points of shapes {tuple(X.shape[1:])} and "
                 f"{tuple(Y.shape[1:])}; do they have the same columns?"
             )
+
+    def query(
+        self, X: PointsLike, training: Points, names: Names = None, name: str = "X_new"
+    ) -> tuple[Points, bool]:
+        """Return what is asked about as checked points, and whether it is a single one.
+
+        Columns are put in the order of training by their names, of which arrays have none.
+        """
+        single = False
+        if type(X) is not np.ndarray or X.ndim != getattr(training, "ndim", 0):
+            X, single = query(X, training, names, name, by_name=self.by_name)
+        points = self.points(X, name)
+        self.check_pair(points, training)
+        return points, single
 
     # --- what a kernel knows of itself -----------------------------------------------------------
 
@@ -189,6 +195,14 @@ class Kernel(ABC):
         if count(points) != count(other):
             raise ValueError(f"pairs are needed, got {count(points)} and {count(other)} points")
         return self._paired(points, other)
+
+    def similarity(self, K: Array, X: Points, Y: Points) -> Array:
+        """Largest |k(x, y)| / sqrt(k(x, x) k(y, y)) of each row of K (m, n), shape (m,)."""
+        xp = namespace(K)
+        norm_x, norm_y = (xp.sqrt(self._diag(points)) for points in (X, Y))
+        # Where a norm is zero so is K: dividing by one leaves it.
+        norm_x, norm_y = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_y))
+        return xp.clip(xp.max(xp.abs(K) / norm_y, axis=1) / norm_x, 0.0, 1.0)
 
     def mean_of(self, points: Points, weights: Array) -> Points:
         """Mean (d,) or (m, d) of checked points under weights (n,) or (m, n), in their space."""

@@ -45,12 +45,8 @@ from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Parts
 from kernelbayes.points import Points, option, take
-from kernelbayes.rules.conditional import (
-    Conditional,
-    ConditionalEmbedding,
-    Ridge,
-    as_conditional,
-)
+from kernelbayes.rules.cme import ConditionalEmbedding, as_conditional
+from kernelbayes.rules.conditional import Conditional, Ridge
 from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,

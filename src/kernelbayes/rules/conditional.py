@@ -10,44 +10,51 @@ over the z_i,
 so everything that can be read off an embedding can be read off the conditional distribution.
 What :class:`~kernelbayes.ConditionalEmbedding` learns and what the rules take and return is one
 frozen value, :class:`Conditional`: inputs, outputs and the operator between them.
+
+What the sample does not say about an x outside of it, estimators fill in from a prior; formula and
+reasons are in :mod:`kernelbayes.rules.support`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Array, Floats, as_doubles, namespace, row_blocks
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    Ints,
+    NumericalWarning,
+    as_doubles,
+    namespace,
+    row_blocks,
+    to_numpy,
+)
 from kernelbayes.embedding import Batch, Embedding, MeanElement
+from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
-from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_fine_as,
-    count,
-    take,
-)
-from kernelbayes.rules.centre import centre_of
+from kernelbayes.points import Points, PointsLike, count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
-from kernelbayes.rules.scales import pair_kernels
-from kernelbayes.rules.support import (
-    filled,
-    nearest_similarity,
-    similarity,
-    usual_mass,
-    warn_unsupported,
-)
-from kernelbayes.rules.variable import Variable, variable
+from kernelbayes.rules.support import nearest_similarity, usual_mass
+from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["loo"]
+Answer = TypeVar("Answer", bound=Batch | Embedding)
+# A point with less than this share of the usual support is trusted in proportion. For a Gaussian
+# kernel that is two bandwidths away from a training sample which lies close together. A warning
+# names the points of which the prior makes up more than this share.
+UNUSUAL = 0.1
+SHOWN = 5  # indices that a warning names: enough to go and look, and one line long
+_no_rows = np.arange(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,9 +122,7 @@ class Conditional:
         be learned with a Gaussian kernel and the mean read out with a linear one).
         """
         inputs, outputs = self.inputs, self.outputs
-        X_new, single = inputs.query(X_new)
-        points = inputs.kernel.points(X_new, "X_new")
-        inputs.kernel.check_pair(points, inputs.points)
+        points, single = inputs.kernel.query(X_new, inputs.points, inputs.names)
         weights, support = self._weights(points)
         kernel = outputs.kernel if kernel is None else as_kernel(kernel)
         batch = Batch(outputs.points, weights, kernel, outputs.names)
@@ -168,7 +173,7 @@ class Conditional:
                 near.append(nearest_similarity(kernel, chunk, training))
             else:
                 K = kernel(chunk, training)
-                near.append(similarity(K, kernel, chunk, training))
+                near.append(kernel.similarity(K, chunk, training))
             parts.append(K @ coefficients)
         xp = namespace(*parts)
         return xp.concat(parts, axis=0), xp.concat(near)
@@ -180,125 +185,146 @@ class Conditional:
             values = self.solver.values_features(kernel.features(points).T)
             return self._lifted(values).T, nearest_similarity(kernel, points, training)
         K = kernel._cross(training, points)  # both are checked
-        return self._lifted(self.solver.values(K)).T, similarity(K.T, kernel, points, training)
+        return self._lifted(self.solver.values(K)).T, kernel.similarity(K.T, points, training)
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh(values) if self.lift is None else self.lift @ values
 
 
-@dataclass(eq=False)
-class ConditionalEmbedding:
-    """Embedding of Z given X, learned from pairs by vector-valued ridge regression.
+# --- outside the training sample ------------------------------------------------------------------
 
-    Parameters
-    ----------
-    kernel_x, kernel_z : Kernel, optional
-        None means default kernels, with a scale for each column; that of x is chosen by how well
-        it predicts z. A kernel with finite features makes the cost linear in n.
-    ridge : float or "loo"
-        lambda in (G_X + n lambda I)^-1; "loo" minimises the closed-form leave-one-out error.
-    fill : bool
-        Fill what the sample does not say about x from the training marginal of Z, as
-        :class:`~kernelbayes.KernelBayesRule` does from its prior. By default weights are those of
-        the formula wherever x is, and a ``NumericalWarning`` names the points outside the sample
-        (:mod:`kernelbayes.rules.support`).
 
-    Attributes
-    ----------
-    conditional_ : Conditional
-        What was learned, which the rules take and return.
-    X_, Z_, kernel_x_, kernel_z_, ridge_
-        Training points (embeddings are weighted samples over ``Z_``), kernels and ridge in use.
-    solver_ : gram.Solver
-        The factored operator (G_X + n ridge I)^-1, with its ``diagnostics``.
+def filled(
+    rule: Conditional,
+    answer: Answer,
+    prior: Array,
+    normalize: bool = False,
+    literal: bool = False,
+) -> Answer:
+    """Answer of a rule, filled from the prior's weights (n,) at points outside the sample."""
+    weights, support = answer.weights, answer.diagnostics.support
+    xp = namespace(weights)
+    W, near = xp.reshape(weights, (-1, weights.shape[-1])), xp.reshape(support, (-1,))
+    mass, share = xp.sum(W, axis=1), 0.0 * near
+    out = _no_rows if literal else outside(rule, near)
+    if normalize:
+        found, share = _divided(W, mass, prior)
+    else:
+        found = W
+    if len(out):
+        rows, own = fill(rule, take(W, out), take(near, out), prior, normalize)
+        found, share = replaced(found, rows, out), replaced(share, own, out)
+    elif not normalize:
+        return answer
+    diagnostics = replace(answer.diagnostics, prior_share=xp.reshape(share, support.shape))
+    return replace(answer, weights=xp.reshape(found, weights.shape), diagnostics=diagnostics)
 
-    Examples
-    --------
-    >>> from kernelbayes import ConditionalEmbedding, Delta
-    >>> cme = ConditionalEmbedding(Delta(), Delta(), ridge=1e-9).fit(["a", "a", "b"], [1, 2, 2])
-    >>> cme(["a", "b"]).weights.round(3)  # P(z | a) is half and half
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 1. ]])
+
+def filled_values(
+    rule: Conditional,
+    X: Points,
+    coefficients: Array,
+    values: Array,
+    prior: Array,
+    normalize: bool = False,
+    literal: bool = False,
+) -> tuple[Array, Array]:
+    """Return expectations (m, k) of values (n, k) under :func:`filled` answers, and shares (m,).
+
+    ``coefficients`` are those of the values and of the constant 1. Weights (n,) are computed only
+    for points outside the sample.
     """
-
-    kernel_x: Kernel | None = None
-    kernel_z: Kernel | None = None
-    ridge: Ridge = "loo"
-    fill: bool = False
-    _fitted: Conditional | None = field(default=None, init=False, repr=False)
-
-    def fit(self, X: PointsLike, Z: PointsLike, *, copy: bool = True) -> Self:
-        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...).
-
-        Without a ``copy``, who changes the arrays later changes what was learned.
-        """
-        ridge_or_loo(self.ridge)
-        kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z)
-        inputs = variable(X, kernel_x, "X", copy=copy)
-        outputs = variable(Z, kernel_z, "Z", copy=copy)
-        if inputs.n != outputs.n:
-            raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
-        inputs = replace(inputs, points=as_fine_as(outputs.points, inputs.points))
-        self._fitted = Conditional(inputs, outputs, self.ridge)
-        return self
-
-    @property
-    def conditional_(self) -> Conditional:
-        """What was learned."""
-        if self._fitted is None:
-            raise ValueError("this ConditionalEmbedding is not fitted yet; call fit(X, Z) first")
-        return self._fitted
-
-    n = property(lambda self: self.conditional_.n, doc="Number of training pairs.")
-    X_ = property(lambda self: self.conditional_.inputs.points, doc="Training points of x.")
-    Z_ = property(lambda self: self.conditional_.outputs.points, doc="Training points of z.")
-    kernel_x_ = property(lambda self: self.conditional_.inputs.kernel, doc="Kernel on x.")
-    kernel_z_ = property(lambda self: self.conditional_.outputs.kernel, doc="Kernel on z.")
-    ridge_ = property(lambda self: self.conditional_.ridge, doc="The ridge in use.")
-    solver_ = property(lambda self: self.conditional_.solver, doc="The factored operator.")
-
-    def __call__(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
-        """Embedding of P(Z | x), for the result perhaps another kernel; see Conditional."""
-        full = self.filled(X_new, kernel)
-        done = "is filled in" if self.fill else "would be filled in by fill=True"
-        warn_unsupported(full.diagnostics.prior_share, "training marginal", done)
-        if self.fill:
-            return full
-        return replace(full, weights=full.diagnostics.embedding.weights)
-
-    def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
-        """Embedding of P(Z | x), filled from the training marginal of Z, without a warning."""
-        rule = self.conditional_
-        found = replace(rule(X_new, kernel), centre=centre_of(rule.inputs, rule.outputs))
-        return filled(rule, found, rule.outputs.uniform)
-
-    def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).
-
-        Means of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2``, in closed form (CME13 section 3.2).
-        """
-        return self.conditional_.loo_errors(ridges)
-
-    def apply(self, prior: MeanElement) -> Array:
-        """Weights (n,) over Z of the operator applied to an embedding over X (the sum rule)."""
-        return self.conditional_.apply(prior)
-
-    def regression(self, values: Array) -> Array:
-        """Coefficients of E[values | x] from values (n, k) at the ``Z_``, for :meth:`expect`."""
-        return self.conditional_.regression(values)
-
-    def expect(self, coefficients: Array, X: Points) -> Array:
-        """Conditional expectations (m, k) at checked points."""
-        return self.conditional_.expect(coefficients, X)
+    found, near = rule.supported(coefficients, X)
+    found, mass = found[:, :-1], found[:, -1]
+    share = 0.0 * near
+    if normalize:
+        found, share = _divided(found, mass, prior @ values)
+    out = _no_rows if literal else outside(rule, near)
+    if not len(out):
+        return found, share
+    xp, rows, shares = namespace(found), [], []
+    for block in row_blocks(len(out), rule.outputs.n):
+        at = out[block]
+        W, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
+        rows.append(W @ values)
+        shares.append(own)
+    return replaced(found, xp.concat(rows), out), replaced(share, xp.concat(shares), out)
 
 
-def as_conditional(cme: ConditionalEmbedding | Conditional) -> Conditional:
-    """Return the value that a rule works on, which a fitted estimator holds."""
-    if isinstance(cme, ConditionalEmbedding):
-        return cme.conditional_
-    if not isinstance(cme, Conditional):
-        raise TypeError(
-            f"a conditional embedding is needed, got {type(cme).__name__}; fit one with "
-            "ConditionalEmbedding().fit(X, Z)"
+def outside(rule: Conditional, support: Array) -> Ints:
+    """Return the indices of the points with less than the usual support (m,)."""
+    near = as_doubles(support)
+    return np.flatnonzero(~((near >= rule.inputs.usual_support) & (near > 0.0)))
+
+
+def fill(
+    rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool
+) -> tuple[Array, Array]:
+    """Weights (m, n) and the prior's shares (m,) from a rule's weights outside the sample."""
+    xp = namespace(W)
+    t, mass = trust(support, rule.inputs.usual_support), xp.sum(W, axis=1)
+    c, usual = xp.ones_like(mass), min(rule.usual_mass, 1.0)
+    if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
+        c = xp.clip(mass / usual, 0.0, 1.0)
+        squares, positive = xp.sum(W * W, axis=1), xp.clip(W, min=0.0)
+        e = xp.clip(mass**2 / xp.where(squares > 0, squares, xp.ones_like(mass)), 0.0, 1.0)
+        size = xp.sum(positive, axis=1)
+        scale = (1.0 - e) * xp.clip(mass, 0.0, 1.0) / xp.where(size > 0, size, xp.ones_like(size))
+        W = e[:, None] * W + scale[:, None] * positive
+    share = 1.0 - t * c
+    if normalize:
+        W, none = _divided(W, xp.sum(W, axis=1), prior)
+        share = xp.where(none > 0, none, share)
+        return (1.0 - share)[:, None] * W + share[:, None] * prior[None, :], share
+    return t[:, None] * W + share[:, None] * prior[None, :], share
+
+
+def trust(support: Array, usual: float) -> Array:
+    """How far points of this support (m,) can be trusted, from 0 to 1."""
+    xp = namespace(support)
+    found = xp.clip(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
+    return xp.where(support > 0.0, found, 0.0 * found)
+
+
+def _divided(rows: Array, mass: Array, prior: Array) -> tuple[Array, Array]:
+    """Rows (m, k) over their mass (m,), the prior (k,) where there is none; where that is (m,)."""
+    xp = namespace(rows)
+    none = xp.abs(mass) < LEAST_MASS
+    found = rows / xp.where(none, xp.ones_like(mass), mass)[:, None]
+    return xp.where(none[:, None], prior[None, :], found), xp.astype(none, mass.dtype)
+
+
+def replaced(rows: Array, new: Array, index: Ints) -> Array:
+    """Rows (m, ...) with new ones at some indices; nothing is written, for the sake of torch."""
+    places = np.arange(rows.shape[0])
+    places[index] = rows.shape[0] + np.arange(len(index))
+    return take(namespace(rows).concat([rows, new]), places)
+
+
+def warn_unsupported(share: Array, prior: str = "prior", done: str = "is filled in") -> None:
+    """Say how many points lie outside the training sample, which, and how much is the prior's."""
+    told = told_of(share, "points")
+    if told:
+        warnings.warn(
+            f"{told[0]} lie outside the training sample, which says little or nothing about them: "
+            f"{told[1]} of the answer is the {prior}'s and {done}",
+            NumericalWarning,
+            stacklevel=3,
         )
-    return cme
+
+
+def told_of(share: Array, what: str) -> tuple[str, str] | None:
+    """Which of many have more than UNUSUAL of something, and how much, in words; None if none."""
+    shares = np.atleast_1d(to_numpy(share))
+    found = np.flatnonzero(shares > UNUSUAL)
+    if not len(found):
+        return None
+    low, high = shares[found].min(), shares[found].max()
+    between = f"{low:.0%} to {high:.0%}" if high - low >= 0.01 else f"{high:.0%}"
+    return f"{len(found)} of {len(shares)} {what} ({first_few(found)})", between
+
+
+def first_few(indices: Sequence[int] | Ints) -> str:
+    """Return indices for a warning: the first, and whether there are more."""
+    shown = ", ".join(str(int(i)) for i in indices[:SHOWN])
+    return shown + ", ..." * (len(indices) > SHOWN)

@@ -37,14 +37,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Rng,
-    as_generator,
-    like,
-    namespace,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, Rng, as_generator, like, namespace, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gram import Gram, check_ridge, exact_features
 from kernelbayes.gram.lapack import eigh

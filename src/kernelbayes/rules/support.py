@@ -28,24 +28,22 @@ asked to fill, and ``KernelBayesRule(literal=True)`` give w as the papers do.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
     Array,
     Floats,
-    Ints,
-    NumericalWarning,
     as_doubles,
     namespace,
+    narrowed,
     row_blocks,
-    to_numpy,
+    total,
+    weighted_sum,
 )
-from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
@@ -53,12 +51,8 @@ from kernelbayes.points import Points, count, take
 
 if TYPE_CHECKING:
     from kernelbayes.rules.conditional import Conditional
+    from kernelbayes.rules.variable import Variable
 
-Answer = TypeVar("Answer", bound=Batch | Embedding)
-# A point with less than this share of the usual support is trusted in proportion. For a Gaussian
-# kernel that is two bandwidths away from a training sample which lies close together. A warning
-# names the points of which the prior makes up more than this share.
-UNUSUAL = 0.1
 # Share of the training sample that may lie below what is usual: outliers among the training points
 # must not make every point usual.
 OUTLYING = 0.01
@@ -67,131 +61,9 @@ OUTLYING = 0.01
 SUPPORT_POINTS, MASS_POINTS = 500, 200
 # Similarities of one point to itself differ from one by less: rounding of single precision.
 SAME = 1e-6
-_no_rows = np.arange(0)
-SHOWN = 5  # indices that a warning names: enough to go and look, and one line long
-
-
-def filled(
-    rule: Conditional,
-    answer: Answer,
-    prior: Array,
-    normalize: bool = False,
-    literal: bool = False,
-) -> Answer:
-    """Answer of a rule, filled from the prior's weights (n,) at points outside the sample."""
-    weights, support = answer.weights, answer.diagnostics.support
-    xp = namespace(weights)
-    W, near = xp.reshape(weights, (-1, weights.shape[-1])), xp.reshape(support, (-1,))
-    mass, share = xp.sum(W, axis=1), 0.0 * near
-    out = _no_rows if literal else outside(rule, near)
-    if normalize:
-        found, share = _divided(W, mass, prior)
-    else:
-        found = W
-    if len(out):
-        rows, own = fill(rule, take(W, out), take(near, out), prior, normalize)
-        found, share = replaced(found, rows, out), replaced(share, own, out)
-    elif not normalize:
-        return answer
-    diagnostics = replace(answer.diagnostics, prior_share=xp.reshape(share, support.shape))
-    return replace(answer, weights=xp.reshape(found, weights.shape), diagnostics=diagnostics)
-
-
-def filled_values(
-    rule: Conditional,
-    X: Points,
-    coefficients: Array,
-    values: Array,
-    prior: Array,
-    normalize: bool = False,
-    literal: bool = False,
-) -> tuple[Array, Array]:
-    """Return expectations (m, k) of values (n, k) under :func:`filled` answers, and shares (m,).
-
-    ``coefficients`` are those of the values and of the constant 1. Weights (n,) are computed only
-    for points outside the sample.
-    """
-    found, near = rule.supported(coefficients, X)
-    found, mass = found[:, :-1], found[:, -1]
-    share = 0.0 * near
-    if normalize:
-        found, share = _divided(found, mass, prior @ values)
-    out = _no_rows if literal else outside(rule, near)
-    if not len(out):
-        return found, share
-    xp, rows, shares = namespace(found), [], []
-    for block in row_blocks(len(out), rule.outputs.n):
-        at = out[block]
-        W, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
-        rows.append(W @ values)
-        shares.append(own)
-    return replaced(found, xp.concat(rows), out), replaced(share, xp.concat(shares), out)
-
-
-def outside(rule: Conditional, support: Array) -> Ints:
-    """Return the indices of the points with less than the usual support (m,)."""
-    near = as_doubles(support)
-    return np.flatnonzero(~((near >= rule.inputs.usual_support) & (near > 0.0)))
-
-
-def fill(
-    rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool
-) -> tuple[Array, Array]:
-    """Weights (m, n) and the prior's shares (m,) from a rule's weights outside the sample."""
-    xp = namespace(W)
-    t, mass = trust(support, rule.inputs.usual_support), xp.sum(W, axis=1)
-    c, usual = xp.ones_like(mass), min(rule.usual_mass, 1.0)
-    if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
-        c = xp.clip(mass / usual, 0.0, 1.0)
-        squares, positive = xp.sum(W * W, axis=1), xp.clip(W, min=0.0)
-        e = xp.clip(mass**2 / xp.where(squares > 0, squares, xp.ones_like(mass)), 0.0, 1.0)
-        size = xp.sum(positive, axis=1)
-        scale = (1.0 - e) * xp.clip(mass, 0.0, 1.0) / xp.where(size > 0, size, xp.ones_like(size))
-        W = e[:, None] * W + scale[:, None] * positive
-    share = 1.0 - t * c
-    if normalize:
-        W, none = _divided(W, xp.sum(W, axis=1), prior)
-        share = xp.where(none > 0, none, share)
-        return (1.0 - share)[:, None] * W + share[:, None] * prior[None, :], share
-    return t[:, None] * W + share[:, None] * prior[None, :], share
-
-
-def _divided(rows: Array, mass: Array, prior: Array) -> tuple[Array, Array]:
-    """Rows (m, k) over their mass (m,), the prior (k,) where there is none; where that is (m,)."""
-    xp = namespace(rows)
-    none = xp.abs(mass) < LEAST_MASS
-    found = rows / xp.where(none, xp.ones_like(mass), mass)[:, None]
-    return xp.where(none[:, None], prior[None, :], found), xp.astype(none, mass.dtype)
-
-
-def replaced(rows: Array, new: Array, index: Ints) -> Array:
-    """Rows (m, ...) with new ones at some indices; nothing is written, for the sake of torch."""
-    places = np.arange(rows.shape[0])
-    places[index] = rows.shape[0] + np.arange(len(index))
-    return take(namespace(rows).concat([rows, new]), places)
-
-
-def warn_unsupported(share: Array, prior: str = "prior", done: str = "is filled in") -> None:
-    """Say how many points lie outside the training sample, which, and how much is the prior's."""
-    told = told_of(share, "points")
-    if told:
-        warnings.warn(
-            f"{told[0]} lie outside the training sample, which says little or nothing about them: "
-            f"{told[1]} of the answer is the {prior}'s and {done}",
-            NumericalWarning,
-            stacklevel=3,
-        )
-
-
-def told_of(share: Array, what: str) -> tuple[str, str] | None:
-    """Which of many have more than UNUSUAL of something, and how much, in words; None if none."""
-    shares = np.atleast_1d(to_numpy(share))
-    found = np.flatnonzero(shares > UNUSUAL)
-    if not len(found):
-        return None
-    low, high = shares[found].min(), shares[found].max()
-    between = f"{low:.0%} to {high:.0%}" if high - low >= 0.01 else f"{high:.0%}"
-    return f"{len(found)} of {len(shares)} {what} ({first_few(found)})", between
+# Values k(x, x) that differ by less than this, relative to the largest, are the same: a few
+# roundings in single precision.
+SAME_DIAGONAL = 1e-6
 
 
 # --- support --------------------------------------------------------------------------------------
@@ -203,17 +75,8 @@ def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     parts = []
     for rows in row_blocks(count(X), count(training)):
         chunk = take(X, rows)
-        parts.append(similarity(kernel(chunk, training), kernel, chunk, training))
+        parts.append(kernel.similarity(kernel(chunk, training), chunk, training))
     return namespace(*parts).concat(parts)
-
-
-def similarity(K: Array, kernel: Kernel, X: Points, training: Points) -> Array:
-    """Largest |k(x, x_i)| / sqrt(k(x, x) k(x_i, x_i)) of each row of K (m, n), shape (m,)."""
-    xp = namespace(K)
-    norm_x, norm_t = (xp.sqrt(kernel._diag(points)) for points in (X, training))
-    # Where a norm is zero so is K: dividing by one leaves it.
-    norm_x, norm_t = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_t))
-    return xp.clip(xp.max(xp.abs(K) / norm_t, axis=1) / norm_x, 0.0, 1.0)
 
 
 def usual_support(kernel: Kernel, X: Points) -> float:
@@ -236,13 +99,6 @@ def _norms(kernel: Kernel, points: Points) -> Floats:
     """Norms (n,) in the RKHS, one where they are zero."""
     values = np.sqrt(as_doubles(kernel.diag(points)))
     return np.where(values > 0.0, values, 1.0)
-
-
-def trust(support: Array, usual: float) -> Array:
-    """How far points of this support (m,) can be trusted, from 0 to 1."""
-    xp = namespace(support)
-    found = xp.clip(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
-    return xp.where(support > 0.0, found, 0.0 * found)
 
 
 # --- mass -----------------------------------------------------------------------------------------
@@ -281,7 +137,33 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
     return float(values[order][np.searchsorted(below, share * below[-1])])
 
 
-def first_few(indices: Sequence[int] | Ints) -> str:
-    """Return indices for a warning: the first, and whether there are more."""
-    shown = ", ".join(str(int(i)) for i in indices[:SHOWN])
-    return shown + ", ..." * (len(indices) > SHOWN)
+# --- centre ---------------------------------------------------------------------------------------
+
+# Weights of a rule need not sum to one: a ridge takes some of their mass, mostly far from a sample.
+# Times an offset of the outputs, what is missing would be the largest part of a mean. So means are
+# taken around a point c, c + sum_i w_i (z_i - c), with c the mean of the outputs under the prior:
+# what is missing is the prior's.
+#
+# That holds for kernels on inputs that are similarities, with k(x, x) the same everywhere. Weights
+# under others, a linear kernel for instance, are not those of a distribution and have no mass to
+# speak of: sum_i w_i z_i is the regression, and stays.
+
+
+def centre_of(inputs: Variable, outputs: Variable, weights: Array | None = None) -> Array | None:
+    """Mean (d,) of vectors under weights (n,), equal ones unless given; None for other points.
+
+    Negative weights do not count. Neither do any if nothing is left.
+    """
+    own = as_doubles(inputs.kernel.exact.diag(take(inputs.points, loo_subset(inputs.n))))
+    if float(np.ptp(own)) > SAME_DIAGONAL * float(np.abs(own).max()):
+        return None
+    Z, kernel = outputs.points, outputs.kernel
+    if kernel.is_curved or kernel.is_categorical or not is_array_api_obj(Z) or Z.ndim != 2:
+        return None
+    xp = namespace(Z)
+    if not xp.isdtype(Z.dtype, "real floating"):
+        return None
+    equal = xp.ones_like(Z[:, 0])
+    w = equal if weights is None else xp.clip(weights, min=0.0)
+    w = w if float(total(w)) > 0.0 else equal
+    return narrowed(weighted_sum(w / total(w), Z), Z)

@@ -15,7 +15,7 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel, mixed_columns
-from kernelbayes.points import Points, PointsLike, column_names, count, own, query, take
+from kernelbayes.points import Points, PointsLike, column_names, count, own, take
 from kernelbayes.rules.support import usual_support
 
 
@@ -41,10 +41,6 @@ class Variable:
     def n(self) -> int:
         """Number of points."""
         return count(self.points)
-
-    def query(self, X: PointsLike) -> tuple[PointsLike, bool]:
-        """Values of the variable as a user asks for them, and whether it is only one."""
-        return query(X, self.points, self.names, by_name=self.kernel.by_name)
 
     def exact(self, keep: Ints) -> Floats:
         """Exact finite features (m, r) of some of the points, as NumPy doubles."""

@@ -44,7 +44,8 @@ from kernelbayes.embedding.regions import ordered
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import share, shares, take
-from kernelbayes.rules.conditional import Conditional, ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
+from kernelbayes.rules.conditional import Conditional
 
 
 @dataclass(frozen=True, eq=False)

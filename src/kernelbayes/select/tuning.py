@@ -35,7 +35,7 @@ from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, integer, numeric_values, option, take
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
 from kernelbayes.rules.scales import distance_factors, pair_kernels
 from kernelbayes.rules.variable import variable

@@ -28,7 +28,7 @@ from kernelbayes.gram.features import fourier
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.learn.adjust import Inverse, Recipe
 from kernelbayes.likelihood_free.prior import Prior
-from kernelbayes.rules.conditional import ConditionalEmbedding
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod
 
 METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
