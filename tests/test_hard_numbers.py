@@ -452,7 +452,7 @@ def test_a_step_takes_only_states_of_its_own_filter():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_gram_matrix_that_does_not_fit_is_refused_with_advice(dtype, monkeypatch):
-    monkeypatch.setattr("kernelbayes.gram.memory.available", lambda: 1e6)
+    monkeypatch.setattr("kernelbayes.gram.base.available", lambda: 1e6)
     x = np.linspace(0.0, 1.0, 600, dtype=dtype)
     with pytest.raises(MemoryError, match=r"600 points .* give rank="):
         _ = kb.ConditionalEmbedding(K, K, ridge=1e-3).fit(x, x).solver_

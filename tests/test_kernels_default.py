@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.kernels.default import additive_kernel, column_spreads, default_kernel
+from kernelbayes.kernels.default import additive_kernel, default_kernel
+from kernelbayes.kernels.radial import column_spreads
 
 UNITS = np.array([1024.0, 1.0, 2.0**-20])  # powers of two: scaling is exact
 

@@ -148,7 +148,7 @@ def test_a_filter_with_many_training_steps(dtype):
 
 
 def test_without_a_rank_the_advice_comes_before_the_memory_is_gone(monkeypatch):
-    monkeypatch.setattr("kernelbayes.gram.memory.available", lambda: 64e9)
+    monkeypatch.setattr("kernelbayes.gram.base.available", lambda: 64e9)
     x, z = pairs(MANY, np.float64)
     for model in (kb.ConditionalEmbedding(K, K, 1e-3), kb.KernelBayesRule(K, K, ridge=1e-3)):
         with pytest.raises(MemoryError, match=r"give rank="):

@@ -36,7 +36,7 @@ from scipy import stats
 
 from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, as_doubles, as_generator
 from kernelbayes.compare.hsic import all_pairs
-from kernelbayes.compare.mmd import TwoSamples
+from kernelbayes.compare.mmd import Sums, TwoSamples
 from kernelbayes.compare.pairs import products
 from kernelbayes.compare.problem import (
     TIES,
@@ -127,13 +127,23 @@ def mmd_aggregated(
     values = []
     for labels in problems[0].relabelled(options.permutations, options.rng):
         sums = [p.sums(labels) for p in problems]
-        values.append([part.biased() for part in sums] + [part.centrality() for part in sums])
+        values.append([part.biased() for part in sums] + [centrality_of(part) for part in sums])
     scales = np.array([p.scale for p in problems])
     scales = np.concatenate([scales, TIES * scales**2])  # what is rounding before it is squared
     w = np.concatenate([(1.0 - centrality) * w, np.full(K, centrality / K)])
     used = slice(0, 2 * K if centrality > 0.0 else K)
     table = np.concatenate(values, axis=1)[used]
     return aggregate(problems, table, scales[used], w[used], options, ("MMD", "centrality"))
+
+
+def centrality_of(sums: Sums) -> Floats:
+    """Squared <mu_X - mu_Y, mu_pooled> (b,): far from zero if one sample is wider or denser.
+
+    Up to the terms i = j it is the difference of within-sample sums of Song and Chen (2023).
+    """
+    within, _, mass, _, _ = sums.groups
+    first, second = (within + sums.cross) / mass
+    return np.asarray(((first - second) / mass.sum(axis=0)) ** 2)
 
 
 def hsic_aggregated(

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, threads_for
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_doubles, as_generator, threads_for
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
@@ -44,7 +44,8 @@ from kernelbayes.compare.problem import (
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
-from kernelbayes.kernels import Kernel
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.radial import vector_kernel
 from kernelbayes.points import Points, PointsLike, concatenate, count
 
 
@@ -130,7 +131,7 @@ def mmd_test(
         *(block_length, block_size, rank, weighted),
     )
     Y = same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
-    kernel = samples.pooled_kernel(X, Y) if kernel is None else kernel
+    kernel = _default(X, Y) if kernel is None else kernel
     details = dict[str, Any]()
     if not isinstance(kernel, Kernel):
         if weighted:
@@ -144,6 +145,14 @@ def mmd_test(
     check_sizes(2, X=count(X), Y=count(Y))
     problem = TwoSamples.of(X, Y, kernel, weights_x, weights_y)
     return finish(problem, options, LARGE.get(method, exact)(problem, options), details)
+
+
+def _default(X: PointsLike, Y: PointsLike) -> Kernel:
+    """Default kernel of both samples together: Gaussian for arrays of numbers."""
+    if not all(type(sample) is np.ndarray and sample.dtype.kind in "fiu" for sample in (X, Y)):
+        return samples.pooled_kernel(X, Y)
+    X, Y = one_space(Gaussian(1.0), X, Y)
+    return vector_kernel(as_doubles(concatenate(X, Y)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +174,8 @@ class TwoSamples(Problem):
         weights_y: Array | None = None,
     ) -> TwoSamples:
         """Two samples without the points of weight zero."""
-        samples.check_room((kernel, X), (kernel, Y))
+        if kernel.gaussian_bandwidth is None:  # that kernel is at most one
+            samples.check_room((kernel, X), (kernel, Y))
         omega, n = np.ones(count(X) + count(Y)), count(X)
         if weights_x is not None:
             X, first = samples.positive_weights(X, weights_x, "X")
@@ -317,15 +327,6 @@ class Sums:
         """Mean variance of the two samples in feature space, E k(x, x) - E k(x, x')."""
         _, _, mass, _, own = self.groups
         return np.asarray((own / mass - self._hollow()).mean(axis=0))
-
-    def centrality(self) -> Floats:
-        """Squared <mu_X - mu_Y, mu_pooled>: far from zero if one sample is wider or denser.
-
-        Up to the terms i = j it is the difference of within-sample sums of Song and Chen (2023).
-        """
-        within, _, mass, _, _ = self.groups
-        first, second = (within + self.cross) / mass
-        return np.asarray(((first - second) / mass.sum(axis=0)) ** 2)
 
     def _distance(self, within: Floats) -> Floats:
         return np.asarray(within.sum(axis=0) - 2.0 * self.cross / self.groups[2].prod(axis=0))

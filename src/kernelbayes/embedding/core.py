@@ -32,8 +32,17 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import as_kernel, same_value
-from kernelbayes.points import PointsLike, column_names, concatenate, count, flag, own, take
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.points import (
+    PointsLike,
+    column_names,
+    concatenate,
+    count,
+    flag,
+    own,
+    same_value,
+    take,
+)
 
 Index = int | slice | Sequence[int] | Ints | Bools
 

@@ -14,9 +14,8 @@ from kernelbayes.arrays import Array, Floats, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import same_value
 from kernelbayes.plot.filters import draw_parts, draw_track
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.points import Points, PointsLike, same_value
 from kernelbayes.tables import as_frame, distinct
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
-from array_api_compat import device
 
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
@@ -14,32 +16,27 @@ from kernelbayes.arrays import (
     Ints,
     Rng,
     as_doubles,
-    epsilon,
-    like,
     namespace,
     row_blocks,
     threads_for,
-    to_float,
 )
 from kernelbayes.gram.features import check_rank, nystrom
-from kernelbayes.gram.lapack import LinAlgError, pivoted_factor, solve_triangular, symmetric_factor
-from kernelbayes.gram.memory import check_memory
+from kernelbayes.gram.lapack import check_factor, pivoted_factor, solve_triangular, symmetric_factor
 from kernelbayes.gram.solvers import (
     RESCUE_BOUND,
     DenseRidge,
     DenseSigned,
     DenseWeighted,
-    Diagnostics,
     Solver,
     check_ridge,
     check_weights,
-    condition_bound,
     factor_with_ridge,
-    warn_unsafe,
 )
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, count, doubled, take
 
+# Where Linux says how much memory a container may use, beside what the machine has.
+CONTAINER = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 # Entries of single rows that are remembered: 128 MB of float64.
 CACHE_ENTRIES = 4 * BLOCK_ENTRIES
 # Below this size a Gram matrix costs so little that a factor is not worth looking for.
@@ -264,7 +261,7 @@ class Dense(Gram):
             L, pivots, rank = pivoted_factor(self.G)
         result = np.empty((self.n, rank), dtype=self.G.dtype)
         result[pivots] = np.tril(L[:, :rank])
-        _check_factor(self.G, result)
+        check_factor(self.G, result, RESCUE_BOUND)
         if self.tol is not None:  # columns come in the order of what they explain
             explained = np.cumsum(np.einsum("ij,ij->j", result, result))
             needed = 1 + np.count_nonzero(explained < (1.0 - self.tol) * explained[-1:])
@@ -277,7 +274,7 @@ class Dense(Gram):
         if isinstance(self.G, np.ndarray):
             return self._pivoted[0]
         L = symmetric_factor(self.G)
-        _check_factor(self.G, L)
+        check_factor(self.G, L, RESCUE_BOUND)
         return L
 
     def features(self, X: Points) -> Array:
@@ -315,18 +312,7 @@ class Dense(Gram):
             from kernelbayes.gram.factored import LowRank
 
             return LowRank(self.factor).signed(d, ridge)
-        # An eigendecomposition has no useful derivative at repeated eigenvalues: solve as written.
-        ridge, d = check_ridge(ridge), check_weights(d, self.n, self.G)
-        xp = namespace(self.G)
-        DG = d[:, None] * self.G
-        square, eye = DG @ DG, xp.eye(self.n, dtype=DG.dtype, device=device(DG))
-        norm = to_float(xp.linalg.matrix_norm(square, ord=1))
-        # Solvable for any ridge above rounding; below it the ridge is raised, as everywhere.
-        used = max(ridge, epsilon(self.G) * self.n * norm)
-        diagnostics = Diagnostics(self.n, ridge, used, int(used > ridge), (norm + used) / used)
-        if used > ridge or diagnostics.condition > condition_bound(self.G):
-            warn_unsafe(diagnostics, norm / condition_bound(self.G))
-        return DenseSigned(diagnostics, d, self.G, square + used * eye)
+        return DenseSigned.of(self.G, check_weights(d, self.n, self.G), check_ridge(ridge))
 
 
 def check_finite(A: Array) -> None:
@@ -336,15 +322,27 @@ def check_finite(A: Array) -> None:
         raise ValueError("the Gram matrix has NaN or infinite entries; check the kernel's scale")
 
 
-def _check_factor(G: Array, L: Array) -> None:
-    """Raise unless G v = L L^T v for a vector v, which an indefinite G would break, in O(n^2)."""
-    xp, n = namespace(G), G.shape[0]
-    v = like(np.random.default_rng(0).uniform(-1.0, 1.0, n), G)
-    missed = to_float(xp.max(xp.abs(G @ v - L @ (L.T @ v))))
-    largest = to_float(xp.max(xp.linalg.diagonal(G)))
-    # What is left out at the numerical rank has entries below n eps largest, its rows n of them.
-    if missed > max(RESCUE_BOUND, 4.0 * n**2 * epsilon(G)) * largest:
-        raise LinAlgError(
-            f"a Gram matrix of size {n} is not positive semi-definite; check the kernel with "
-            "kernelbayes.laws.check_kernel"
+@cache
+def available() -> float:
+    """Bytes of memory of this machine or container; infinite where that cannot be known."""
+    found = [float("inf")]
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not on every system
+        found.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+    for path in CONTAINER:
+        with contextlib.suppress(ValueError, OSError):  # "max" is no number
+            found.append(float(path.read_text()))
+    return min(found)
+
+
+def check_memory(kernel: Kernel, points: Points, double: bool) -> None:
+    """Raise a MemoryError unless the Gram matrix and its factor fit, before they are made."""
+    one, n = kernel.diag(take(points, slice(0, 1))), count(points)
+    if not isinstance(one, np.ndarray):  # perhaps on another device
+        return
+    needed = 2.0 * float(n) ** 2 * (8 if double else one.itemsize)
+    if needed > available():
+        raise MemoryError(
+            f"the Gram matrix of {n} points and its factor take {needed / 1e9:.0f} GB, more than "
+            f"the {available() / 1e9:.0f} GB there are; give rank= (rank=300, say), or a kernel "
+            "with finite features such as nystrom(kernel, X, 300)"
         )

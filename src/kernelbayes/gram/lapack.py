@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import Array, Floats, Ints, namespace, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, epsilon, like, namespace, to_float, to_numpy
 
 LinAlgError = np.linalg.LinAlgError
 
@@ -144,6 +144,23 @@ def symmetric_factor(A: Array) -> Array:
     values, vectors = eigh(A)
     xp = namespace(values)
     return vectors * xp.sqrt(xp.clip(values, min=0.0))
+
+
+def check_factor(G: Array, L: Array, bound: float) -> None:
+    """Raise unless G v = L L^T v for a vector v, which an indefinite G would break, in O(n^2).
+
+    Up to rounding, or ``bound`` times the largest entry of the diagonal.
+    """
+    xp, n = namespace(G), G.shape[0]
+    v = like(np.random.default_rng(0).uniform(-1.0, 1.0, n), G)
+    missed = to_float(xp.max(xp.abs(G @ v - L @ (L.T @ v))))
+    largest = to_float(xp.max(xp.linalg.diagonal(G)))
+    # What is left out at the numerical rank has entries below n eps largest, its rows n of them.
+    if missed > max(bound, 4.0 * n**2 * epsilon(G)) * largest:
+        raise LinAlgError(
+            f"a Gram matrix of size {n} is not positive semi-definite; check the kernel with "
+            "kernelbayes.laws.check_kernel"
+        )
 
 
 def whitening(A: Floats, least: float) -> Floats:

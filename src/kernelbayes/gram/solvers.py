@@ -133,6 +133,22 @@ class DenseSigned(Solver):
     G: Array
     M: Array
 
+    @classmethod
+    def of(cls, G: Array, d: Array, ridge: float) -> DenseSigned:
+        """Solver for checked weights d (n,) of any signs.
+
+        An eigendecomposition has no useful derivative at repeated eigenvalues: this solves as
+        written, for any ridge above rounding. Below it the ridge is raised, as everywhere.
+        """
+        xp, n, DG = namespace(G), G.shape[0], d[:, None] * G
+        square, eye = DG @ DG, xp.eye(n, dtype=DG.dtype, device=device(DG))
+        norm = to_float(xp.linalg.matrix_norm(square, ord=1))
+        used = max(ridge, epsilon(G) * n * norm)
+        diagnostics = Diagnostics(n, ridge, used, int(used > ridge), (norm + used) / used)
+        if used > ridge or diagnostics.condition > condition_bound(G):
+            warn_unsafe(diagnostics, norm / condition_bound(G))
+        return cls(diagnostics, d, G, square + used * eye)
+
     def values(self, B: Array) -> Array:
         """G M^-1 D B."""
         return self.G @ solve(self.M, scale_rows(self.weights, B))

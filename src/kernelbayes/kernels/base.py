@@ -28,11 +28,10 @@ from kernelbayes.arrays import (
     namespace,
     narrowed,
     row_blocks,
-    to_numpy,
     weighted_sum,
 )
 from kernelbayes.points.names import Names, column_names, frame_columns, in_order, query
-from kernelbayes.points.values import Points, PointsLike, count, positive, take
+from kernelbayes.points.values import Points, PointsLike, count, positive, same_value, take
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
@@ -307,19 +306,6 @@ class Kernel(ABC):
         values = self._parameters().values()
         kinds = (v for v in values if isinstance(v, Number | str | tuple | Kernel))
         return hash((type(self), *kinds))
-
-
-def same_value(a: Any, b: Any) -> bool:
-    """Equality that also understands arrays, and mappings and sequences of them."""
-    if a is b:
-        return True
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return a.keys() == b.keys() and all(same_value(a[key], b[key]) for key in a)
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        return len(a) == len(b) and all(map(same_value, a, b))
-    if hasattr(a, "shape") and hasattr(b, "shape"):
-        return type(a) is type(b) and np.array_equal(to_numpy(a), to_numpy(b))
-    return bool(a == b)
 
 
 def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:

@@ -48,19 +48,19 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
-from kernelbayes.kernels.radial import MEDIAN_POINTS, Gaussian
+from kernelbayes.kernels.radial import (
+    Gaussian,
+    column_spreads,
+    in_range,
+    kept,
+    typical,
+    vector_kernel,
+)
 from kernelbayes.kernels.structured import Delta
 from kernelbayes.objects import refuse_dates
 from kernelbayes.points import PointsLike
 
 Columns = Mapping[Any, npt.NDArray[Any]]
-# Quantiles of which a spread is made, and those of the absolute value of a Cauchy variable.
-LEVELS = np.array([0.5, 0.8, 0.98])
-CAUCHY = np.tan(0.5 * np.pi * LEVELS).round(12)  # the first is exactly one
-# The same of distances between points; the outer ones are as far out as pairs of two points can be
-# that both move, if a recording rests for nine tenths of the time.
-PAIR_LEVELS = np.array([0.5, 0.75, 0.9])
-PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS).round(12)
 # Median distance of two points of a normal column in units of its spread, the median deviation:
 # |x - y| is sqrt(2) times as wide as |x|. Two different categories are as far apart.
 TYPICAL = math.sqrt(2.0)
@@ -83,15 +83,6 @@ def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
         refuse_dates(array, name)
         return Delta()
     return vector_kernel(as_doubles(as_vectors(X, name)))
-
-
-def vector_kernel(U: Floats) -> Gaussian:
-    """Gaussian kernel for points (n, d): spreads of the columns times their typical distance."""
-    if U.shape[1] == 1:
-        return Gaussian(typical(pdist(_subset(U))))
-    spreads = column_spreads(U)
-    h = typical(pdist(_subset(U) / spreads))
-    return Gaussian(tuple(_positive(h * spreads)))
 
 
 def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
@@ -117,33 +108,6 @@ def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
         spreads = column_spreads(as_doubles(as_vectors(X, name)))
         alone = [Parts({j: Gaussian(TYPICAL * h)}) for j, h in enumerate(spreads)]
     return joint if len(alone) < 2 else reduce(add, alone, math.sqrt(len(alone)) * joint)
-
-
-def column_spreads(U: Floats) -> Floats:
-    """Spread (d,) of each column of points (n, d); positive and finite. See the module."""
-    size = np.abs(U).max(axis=0)
-    size = np.where(size > 0.0, size, 1.0)
-    V = U / size  # so that differences cannot overflow
-    deviations = np.abs(V - np.median(V, axis=0))
-    found = [
-        (np.quantile(a[a > 0.0], LEVELS) / CAUCHY).max() if np.any(a > 0.0) else 1.0
-        for a in deviations.T
-    ]
-    return _positive(size * np.asarray(found))
-
-
-def typical(distances: Floats) -> float:
-    """Typical distance: the median, or an outer quantile where that is out of proportion."""
-    distances = distances[np.isfinite(distances)]
-    found = (np.quantile(distances, PAIR_LEVELS) / PAIR_CAUCHY).max() if distances.size else 0.0
-    if found > 0.0:
-        return float(found)
-    apart = distances[distances > 0.0]
-    if apart.size:
-        return float(np.median(apart))
-    text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
-    warnings.warn(text, NumericalWarning, stacklevel=4)
-    return 1.0
 
 
 def mixed_columns(X: PointsLike, name: str = "X") -> Columns | None:
@@ -208,7 +172,7 @@ def _product(columns: Columns, name: str) -> Kernel:
     """Product of a Gaussian kernel over all numbers and a Delta kernel for each category."""
     numbers, categories = _sorted_out(columns, name)
     n = len(next(iter(columns.values())))
-    keep = _kept(n)
+    keep = kept(n)
     squares: Any = 0.0
     parts: dict[Any, Kernel] = {}
     if numbers:
@@ -229,23 +193,6 @@ def _product(columns: Columns, name: str) -> Kernel:
     h = typical(np.sqrt(squares))
     if numbers:
         every = next(iter(numbers)) if len(numbers) == 1 else tuple(numbers)
-        parts[every] = Gaussian(tuple(_positive(h * spreads)))
+        parts[every] = Gaussian(tuple(in_range(h * spreads)))
     parts |= {key: Delta(h / TYPICAL) for key in categories}
     return Parts(parts)
-
-
-def _kept(n: int) -> npt.NDArray[np.integer[Any]]:
-    """Points whose distances are looked at: all, or the subset of the median heuristic."""
-    if n <= MEDIAN_POINTS:
-        return np.arange(n)
-    return np.random.default_rng(0).choice(n, MEDIAN_POINTS, replace=False)
-
-
-def _subset(U: Floats) -> Floats:
-    return np.asarray(U[_kept(len(U))])
-
-
-def _positive(values: Floats) -> Floats:
-    """Values within the range of positive finite numbers."""
-    limits = np.finfo(np.float64)
-    return np.asarray(np.minimum(np.maximum(values, limits.tiny), limits.max))

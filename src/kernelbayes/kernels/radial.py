@@ -20,6 +20,7 @@ from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from scipy.spatial.distance import cdist, pdist
 
 from kernelbayes.arrays import (
@@ -38,11 +39,19 @@ from kernelbayes.arrays import (
     total,
 )
 from kernelbayes.kernels.base import Kernel, mirror
+from kernelbayes.kernels.stationary import Stationary
 from kernelbayes.points import Points, PointsLike, count, flag, positive, positive_each, take
 
 # Points whose pairs the median heuristic looks at: two million distances, of which the median has
 # a relative standard error of about one percent.
 MEDIAN_POINTS = 2000
+# Quantiles of which a spread is made, and those of the absolute value of a Cauchy variable.
+LEVELS = np.array([0.5, 0.8, 0.98])
+CAUCHY = np.tan(0.5 * np.pi * LEVELS).round(12)  # the first is exactly one
+# The same of distances between points; the outer ones are as far out as pairs of two points can be
+# that both move, if a recording rests for nine tenths of the time.
+PAIR_LEVELS = np.array([0.5, 0.75, 0.9])
+PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS).round(12)
 # Rows and columns of a tile: product, clipping and exponential stay in the second-level cache
 # (benchmarks/bench_gram.py). Not a power of two, whose columns would share few cache lines when a
 # tile is transposed.
@@ -89,10 +98,7 @@ class Bandwidth(Kernel):
         scale, per_dimension = positive(scale, "scale"), flag(per_dimension, "per_dimension")
         kernel = cls(1.0, **parameters)
         X = kernel.points(X)
-        if count(X) > MEDIAN_POINTS:
-            keep = np.random.default_rng(0).choice(count(X), MEDIAN_POINTS, replace=False)
-            X = take(X, keep)
-        U = as_doubles(kernel._coordinates(X))
+        U = as_doubles(kernel._coordinates(take(X, kept(count(X)))))
         if not per_dimension:
             return cls(scale * _median_distance(U, kernel._metric), **parameters)
         d = kernel._dimension(X)
@@ -147,38 +153,6 @@ def _median_distance(U: Floats, metric: str) -> float:
         )
     warnings.warn(text, NumericalWarning, stacklevel=4)
     return float(np.median(distances)) if distances.size else 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class Stationary(Bandwidth):
-    """A function of x - y on R^d, and so the Fourier transform of a distribution (Bochner)."""
-
-    is_stationary = True
-    is_vector = True  # the kernel is a function of a distance
-
-    def spectrum(
-        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
-    ) -> Floats:
-        """Draw q frequencies (q, dim) from the spectral distribution."""
-        bandwidth = np.asarray(self.bandwidth)
-        if bandwidth.ndim and len(bandwidth) != dim:
-            raise ValueError(f"the kernel has {len(bandwidth)} bandwidths, but dim is {dim}")
-        return np.asarray(self._unit_spectrum(q, dim, rng, normal) / bandwidth)
-
-    def _unit_spectrum(
-        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None
-    ) -> Floats:
-        """Frequencies for the bandwidth 1: the Gaussian kernel's, times random lengths."""
-        W = rng.normal(size=(q, dim)) if normal is None else normal
-        return W * np.sqrt(self._mixing(q, rng))
-
-    def _mixing(self, q: int, rng: np.random.Generator) -> Floats | float:  # noqa: ARG002
-        """Squared lengths (q, 1) relative to Gaussian frequencies: the kernel as a mixture."""
-        return 1.0
-
-    def _paired(self, X: Points, Y: Points) -> Array:
-        D = X - Y
-        return self._cross(D, namespace(D).zeros_like(D[:1, ...]))[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +222,55 @@ class Gaussian(Radial, Stationary):
     def gaussian_bandwidth(self) -> float | tuple[float, ...]:
         """The bandwidth: this is the Gaussian kernel."""
         return self.bandwidth
+
+
+def vector_kernel(U: Floats) -> Gaussian:
+    """Gaussian kernel for points (n, d): spreads of the columns times their typical distance."""
+    if U.shape[1] == 1:
+        return Gaussian(typical(pdist(U[kept(len(U))])))
+    spreads = column_spreads(U)
+    h = typical(pdist(U[kept(len(U))] / spreads))
+    return Gaussian(tuple(in_range(h * spreads)))
+
+
+def column_spreads(U: Floats) -> Floats:
+    """Spread (d,) of each column of points (n, d); positive and finite. See the module."""
+    size = np.abs(U).max(axis=0)
+    size = np.where(size > 0.0, size, 1.0)
+    V = U / size  # so that differences cannot overflow
+    deviations = np.abs(V - np.median(V, axis=0))
+    found = [
+        (np.quantile(a[a > 0.0], LEVELS) / CAUCHY).max() if np.any(a > 0.0) else 1.0
+        for a in deviations.T
+    ]
+    return in_range(size * np.asarray(found))
+
+
+def typical(distances: Floats) -> float:
+    """Typical distance: the median, or an outer quantile where that is out of proportion."""
+    distances = distances[np.isfinite(distances)]
+    found = (np.quantile(distances, PAIR_LEVELS) / PAIR_CAUCHY).max() if distances.size else 0.0
+    if found > 0.0:
+        return float(found)
+    apart = distances[distances > 0.0]
+    if apart.size:
+        return float(np.median(apart))
+    text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
+    warnings.warn(text, NumericalWarning, stacklevel=4)
+    return 1.0
+
+
+def kept(n: int) -> npt.NDArray[np.integer[Any]]:
+    """Points whose distances are looked at: all, or the subset of the median heuristic."""
+    if n <= MEDIAN_POINTS:
+        return np.arange(n)
+    return np.random.default_rng(0).choice(n, MEDIAN_POINTS, replace=False)
+
+
+def in_range(values: Floats) -> Floats:
+    """Values within the range of positive finite numbers."""
+    limits = np.finfo(np.float64)
+    return np.asarray(np.minimum(np.maximum(values, limits.tiny), limits.max))
 
 
 def _tiles(n: int, other: int) -> list[slice]:

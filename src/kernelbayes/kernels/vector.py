@@ -11,7 +11,8 @@ from scipy.spatial.distance import cdist
 
 from kernelbayes.arrays import Array, Floats, as_vectors, namespace, row_blocks
 from kernelbayes.kernels.base import Kernel, answer
-from kernelbayes.kernels.radial import TILE, Radial, Stationary, over_columns
+from kernelbayes.kernels.radial import TILE, Bandwidth, Radial, over_columns
+from kernelbayes.kernels.stationary import Stationary
 from kernelbayes.points import Points, PointsLike, integer, number, positive
 
 # Below it, E / alpha may overflow where E does not, and (E / alpha)^-alpha is far from 0.
@@ -125,7 +126,7 @@ class RationalQuadratic(Radial, Stationary):
 
 
 @dataclass(frozen=True, eq=False)
-class Laplace(Stationary):
+class Laplace(Bandwidth, Stationary):
     r"""Laplace kernel.
 
     .. math:: k(x, y) = \exp\left(-\sum_j \frac{|x_j - y_j|}{h_j}\right)

@@ -128,6 +128,19 @@ def concatenate(first: Points, second: Points) -> Points:
     return [*first, *second]
 
 
+def same_value(a: Any, b: Any) -> bool:
+    """Equality that also understands arrays, and mappings and sequences of them."""
+    if a is b:
+        return True
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same_value(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+        return len(a) == len(b) and all(map(same_value, a, b))
+    if hasattr(a, "shape") and hasattr(b, "shape"):
+        return type(a) is type(b) and np.array_equal(to_numpy(a), to_numpy(b))
+    return bool(a == b)
+
+
 def own(points: Points, source: PointsLike = None) -> Points:
     """Copy of points, so that nobody who holds the ``source`` they were read from can change them.
 

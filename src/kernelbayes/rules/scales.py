@@ -30,7 +30,8 @@ from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.kernels.default import default_kernel, typical
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.radial import typical
 from kernelbayes.points import Points, PointsLike, count, take
 
 # Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one

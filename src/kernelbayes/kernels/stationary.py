@@ -1,0 +1,45 @@
+"""Stationary kernels: functions of x - y, and the distributions of which they are transforms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Floats, namespace
+from kernelbayes.kernels.base import Kernel
+from kernelbayes.points import Points
+
+
+@dataclass(frozen=True, eq=False)
+class Stationary(Kernel):
+    """A function of x - y on R^d, and so the Fourier transform of a distribution (Bochner)."""
+
+    bandwidth: float | tuple[float, ...]
+
+    is_stationary = True
+    is_vector = True  # the kernel is a function of a distance
+
+    def spectrum(
+        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
+    ) -> Floats:
+        """Draw q frequencies (q, dim) from the spectral distribution."""
+        bandwidth = np.asarray(self.bandwidth)
+        if bandwidth.ndim and len(bandwidth) != dim:
+            raise ValueError(f"the kernel has {len(bandwidth)} bandwidths, but dim is {dim}")
+        return np.asarray(self._unit_spectrum(q, dim, rng, normal) / bandwidth)
+
+    def _unit_spectrum(
+        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None
+    ) -> Floats:
+        """Frequencies for the bandwidth 1: the Gaussian kernel's, times random lengths."""
+        W = rng.normal(size=(q, dim)) if normal is None else normal
+        return W * np.sqrt(self._mixing(q, rng))
+
+    def _mixing(self, q: int, rng: np.random.Generator) -> Floats | float:  # noqa: ARG002
+        """Squared lengths (q, 1) relative to Gaussian frequencies: the kernel as a mixture."""
+        return 1.0
+
+    def _paired(self, X: Points, Y: Points) -> Array:
+        D = X - Y
+        return self._cross(D, namespace(D).zeros_like(D[:1, ...]))[:, 0]
