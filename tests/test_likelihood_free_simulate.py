@@ -9,7 +9,7 @@ from scipy import stats
 from kernelbayes import NumericalWarning
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.likelihood_free.running.calling import Seed, inspect_simulator
-from kernelbayes.likelihood_free.running.plan import BLOCK
+from kernelbayes.likelihood_free.running.journal import BLOCK
 from kernelbayes.likelihood_free.simulate import SimulationError, as_observation, simulate
 
 PRIOR = [stats.norm(0, 1), stats.uniform(0, 1)]

@@ -13,9 +13,14 @@ from scipy import stats
 
 import kernelbayes as kb
 from kernelbayes import NumericalWarning
-from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal, read_journals
+from kernelbayes.likelihood_free.running.journal import (
+    BLOCK,
+    Journal,
+    Keep,
+    open_journal,
+    read_journals,
+)
 from kernelbayes.likelihood_free.running.nursery import Child, packed
-from kernelbayes.likelihood_free.running.plan import BLOCK
 from kernelbayes.likelihood_free.simulate import SimulationError, Simulations, simulate
 
 PRIOR = {"a": stats.norm(0, 1), "b": stats.uniform(0, 1)}

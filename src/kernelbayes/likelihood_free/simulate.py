@@ -26,14 +26,15 @@ from kernelbayes.arrays import NumericalWarning, Rng, as_generator
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal
-from kernelbayes.likelihood_free.running.plan import Plan, plan_of
 from kernelbayes.likelihood_free.running.pool import Pool
 from kernelbayes.likelihood_free.running.run import (
+    Plan,
     SimulationError,
     assembled,
     carry_out,
     find_caller,
     never_lost,
+    plan_of,
 )
 from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation
 from kernelbayes.points import option

@@ -67,9 +67,10 @@ def refuse_missing(X: PointsLike, name: str) -> None:
     Those are dates, complex numbers, missing and infinite entries, and no rows or columns at all.
     """
     array = None if scipy.sparse.issparse(X) else as_array(X, name)
-    refuse_dates(array, name)
     if not isinstance(array, np.ndarray):
         return
+    if array.dtype.kind in "mMO":
+        refuse_dates(array, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} must be real, got {array.dtype}")
     for axis, what in zip(array.shape, ("sample(s)", "feature(s)"), strict=False):

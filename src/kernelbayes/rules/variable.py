@@ -78,7 +78,7 @@ def is_table(X: PointsLike) -> bool:
     """Whether X is a table of numbers that scikit-learn's checks understand."""
     if scipy.sparse.issparse(X):
         return True
-    if isinstance(X, dict | str) or X is None or mixed_columns(X) is not None:
+    if isinstance(X, dict | str) or (is_frame(X) and mixed_columns(X) is not None):
         return False
     array = X.to_numpy() if is_frame(X) else X
     if isinstance(array, list | tuple):

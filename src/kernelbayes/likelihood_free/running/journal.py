@@ -16,16 +16,19 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from zlib import crc32
 
 import numpy as np
 
 from kernelbayes.arrays import Floats, Ints
 from kernelbayes.likelihood_free.running.calling import Failed, Outputs, Row
-from kernelbayes.likelihood_free.running.plan import BLOCK, Plan
 from kernelbayes.points import Names
 
+if TYPE_CHECKING:
+    from kernelbayes.likelihood_free.running.run import Plan
+
+BLOCK = 500  # parameters drawn, and batches simulated, together: changing it changes every seed
 MAGIC = b"KBRUNS1\n"
 FRAME = struct.Struct("<4sIQ")  # kind, CRC-32 of kind, length and content, length
 SHORT = struct.Struct("<I")
