@@ -461,13 +461,13 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_with_advice(dtype, monkeypat
 
 
 def test_memory_is_that_of_the_machine_or_container(monkeypatch, tmp_path):
-    from kernelbayes.gram import memory
+    from kernelbayes.gram import base
 
-    whole = memory.available.__wrapped__()
+    whole = base.available.__wrapped__()
     assert whole > 1e8
     limit = tmp_path / "memory.max"
     limit.write_text("123456\n")
-    monkeypatch.setattr(memory, "CONTAINER", (limit, tmp_path / "missing"))
-    assert memory.available.__wrapped__() == 123456.0
+    monkeypatch.setattr(base, "CONTAINER", (limit, tmp_path / "missing"))
+    assert base.available.__wrapped__() == 123456.0
     limit.write_text("max\n")
-    assert memory.available.__wrapped__() >= whole
+    assert base.available.__wrapped__() >= whole

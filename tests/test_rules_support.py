@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.rules import support
+from kernelbayes.rules import conditional, support
 
 each_method = pytest.mark.parametrize("method", ["importance", "original"])
 quiet = pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
@@ -230,6 +230,6 @@ def test_the_usual_support_is_that_of_the_nearest_other_point():
 
 
 def test_trust_is_proportional_below_a_tenth_of_what_is_usual():
-    found = support.trust(np.array([0.0, 0.01, 0.04, 0.05, 1.0]), 0.5)
+    found = conditional.trust(np.array([0.0, 0.01, 0.04, 0.05, 1.0]), 0.5)
     np.testing.assert_allclose(found, [0.0, 0.2, 0.8, 1.0, 1.0])
-    np.testing.assert_allclose(support.trust(np.array([0.0, 1e-9]), 0.0), [0.0, 1.0])
+    np.testing.assert_allclose(conditional.trust(np.array([0.0, 1e-9]), 0.0), [0.0, 1.0])
