@@ -1066,6 +1066,49 @@ def _(theta, x, x_o, model, n_draws, rng, levels):
     return {"levels": found.levels}
 
 
+@entry("tarp", make=checked, kinds=CHECK_KINDS, share=2)
+def _(theta, x, x_o, model, n_draws, rng):
+    found = kb.tarp(model, theta=theta, x=x, n_draws=n_draws, rng=rng)
+    return {"ranks": found.ranks, "pvalue": found.pvalue}
+
+
+@entry("recovery", make=checked, kinds=CHECK_KINDS, share=2)
+def _(theta, x, x_o, model, n_draws, rng):
+    found = kb.recovery(model, theta=theta, x=x, n_draws=n_draws, rng=rng)
+    return {"contraction": found.contraction, "z": found.z}
+
+
+@entry("lc2st", make=checked, kinds=CHECK_KINDS | {"x_o": "sample"}, share=1)
+def _(theta, x, x_o, model, n_draws, rng):
+    found = kb.lc2st(model, x_o, theta=theta, x=x, n_draws=n_draws, rng=rng)
+    return {"pvalue": found.pvalue, "scores": found.scores}
+
+
+@entry(
+    "misspecification",
+    make=lambda rng: {"x": rng.normal(size=(40, 2)), "x_o": np.array([0.3, 0.1]), "rng": 0},
+    kinds={"x": "sample", "x_o": "sample", "rng": "rng"},
+    share=2,
+    allowed=frozenset(
+        ("x", label) for label in ("nan", "inf", "-inf", "masked", "missing in a frame")
+    ),
+)
+def _(x, x_o, rng):
+    return {"pvalue": kb.misspecification(x_o, x, rng=rng).pvalue}
+
+
+@entry(
+    "c2st",
+    make=lambda rng: {"a": rng.normal(size=(30, 2)), "b": rng.normal(size=(20, 2)), "rng": 0},
+    kinds={"a": "sample", "b": "sample", "rng": "rng"},
+    share=1,
+)
+def _(a, b, rng):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return {"accuracy": kb.c2st(a, b, classifier=KNeighborsClassifier(3), rng=rng).accuracy}
+
+
 @entry(
     "posterior_predictive",
     make=lambda rng: (

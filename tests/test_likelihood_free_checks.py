@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from kernelbayes import Gaussian, NumericalWarning, embed
-from kernelbayes.likelihood_free.checks import coverage, posterior_predictive, sbc
-from kernelbayes.likelihood_free.posterior import pair_plot
+from kernelbayes.likelihood_free.checks import coverage, sbc
+from kernelbayes.likelihood_free.pairs import pair_plot
+from kernelbayes.likelihood_free.predictive import posterior_predictive
 from kernelbayes.likelihood_free.results import coverage_pvalues, ranks_among, uniform_pvalues
 
 mpl.use("Agg")

@@ -14,8 +14,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, cross_val_score
-from sklearn.neural_network import MLPClassifier
 
 import kernelbayes as kb
 
@@ -27,20 +25,7 @@ def c2st(reference: Array, draws: Array, classifier: Any = None, seed: int = 1) 
 
     ``classifier``: another one than the paper's network, which takes from seconds to a minute.
     """
-    shift, scale = reference.mean(axis=0), reference.std(axis=0, ddof=1)
-    points = ((np.concatenate([reference, draws]) - shift) / scale).astype(np.float32)
-    labels = np.repeat([0, 1], [len(reference), len(draws)])
-    width = 10 * reference.shape[1]
-    if classifier is None:
-        classifier = MLPClassifier(
-            hidden_layer_sizes=(width, width),
-            activation="relu",
-            solver="adam",
-            max_iter=10_000,
-            random_state=seed,
-        )
-    split = KFold(n_splits=5, shuffle=True, random_state=seed)
-    return float(np.mean(cross_val_score(classifier, points, labels, cv=split, scoring="accuracy")))
+    return float(kb.c2st(reference, draws, classifier=classifier, rng=seed))
 
 
 def mmd2(reference: Array, draws: Array) -> float:

@@ -12,16 +12,17 @@ of simulated uniform ranks: exact up to that simulation (Saeilynoja, Buerkner an
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
-from sklearn.covariance import ledoit_wolf
 
 from kernelbayes.arrays import Array, Floats, Ints
-from kernelbayes.gram.lapack import solve
 from kernelbayes.plot.canvas import Axes
-from kernelbayes.plot.posteriors import plot_coverage, plot_predictive, plot_ranks
+from kernelbayes.plot.posteriors import plot_coverage, plot_ranks, plot_tarp
+from kernelbayes.tables import Table
 
 ALPHA = 0.01  # significance level of the verdicts, for all parameters together
 REPLICATES = 4000  # simulated sets of ranks: a p-value of 1 % has a standard error of 0.16 %
@@ -29,11 +30,38 @@ REPLICATES = 4000  # simulated sets of ranks: a p-value of 1 % has a standard er
 POSITIONS = 100
 # Standard errors of a moment beyond which the verdict names it, once ranks are not uniform.
 CLEAR = 2.5
-FULL = 300  # columns up to which their correlations count too: a solve of that size is instant
+
+
+class Check:
+    """What all results of checks have: a verdict in words, a table and a picture.
+
+    The table has the same columns for all checks: ``quantity`` that was computed, ``of`` what (a
+    parameter, a column or all together), its ``value``, the one ``expected`` if all is well, and a
+    ``pvalue`` where there is one.
+    """
+
+    verdict: Any  # properties of every check
+    table: Any
+
+    def to_frame(self) -> Any:
+        """Pandas frame of the table."""
+        return self.table.to_frame()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.verdict})"
+
+
+def row(
+    quantity: str, of: str, value: float, expected: float | None, pvalue: float | None = None
+) -> dict[str, str | float | None]:
+    """Row of the table of a check."""
+    numbers = (None if v is None else float(v) for v in (value, expected, pvalue))
+    titles = ("quantity", "of", "value", "expected", "pvalue")
+    return dict(zip(titles, (quantity, of, *numbers), strict=True))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankCheck:
+class RankCheck(Check):
     """Result of :func:`~kernelbayes.likelihood_free.checks.sbc`.
 
     Attributes
@@ -80,17 +108,35 @@ class RankCheck:
         ]
         return "; ".join(found)
 
+    @property
+    def table(self) -> Table:
+        """Mean rank of each parameter, as a share, with the p-value of all its ranks."""
+        means = (self.ranks.mean(axis=0) + 0.5) / (self.n_draws + 1)
+        found = zip(self.names, means, self.pvalues, strict=True)
+        return Table(row("mean rank", name, mean, 0.5, p) for name, mean, p in found)
+
+    def to_arviz(self) -> Any:
+        """ArviZ data with ranks as shares of the draws, in the group ``prior_sbc``.
+
+        That is the group that ``arviz_plots.plot_ecdf_pit`` looks for.
+        """
+        try:
+            import arviz
+        except ImportError as error:
+            raise ImportError("this needs ArviZ: pip install 'kernelbayes[arviz]'") from error
+        shares = (self.ranks.T[:, None] + 0.5) / (self.n_draws + 1)
+        group = dict(zip(self.names, shares, strict=True))
+        if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before ArviZ 1.0
+            return arviz.InferenceData(prior_sbc=arviz.dict_to_dataset(group))
+        return arviz.from_dict({"prior_sbc": group})
+
     def plot(self, axes: Axes = None, bins: int | None = None) -> Axes:
         """Histograms of the ranks with bands for 99 % of uniform ones."""
         return plot_ranks(self, axes, bins)
 
-    def __repr__(self) -> str:
-        n, d = self.ranks.shape
-        return f"RankCheck({n} simulations, {d} parameters, p = {self.pvalue:.2g}: {self.verdict})"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CoverageCheck:
+class CoverageCheck(Check):
     """Result of :func:`~kernelbayes.likelihood_free.checks.coverage`.
 
     Attributes
@@ -150,6 +196,17 @@ class CoverageCheck:
         level, share = 100 * self.levels[k], 100 * held[k, j]
         return f"{level:g} % {what} hold the truth {share:.3g} % of the time: {word}"
 
+    @property
+    def table(self) -> Table:
+        """Coverage of each parameter's intervals and of joint regions, level by level."""
+        held = np.column_stack([self.coverage, self.joint])
+        p, names = coverage_pvalues(held, len(self.u), self.levels), (*self.names, "joint")
+        return Table(
+            row(f"coverage at {100 * level:g} %", name, held[k, j], level, p[k, j])
+            for k, level in enumerate(self.levels)
+            for j, name in enumerate(names)
+        )
+
     def plot(self, ax: Axes = None) -> Axes:
         """Coverage against level, with the band for 99 % of calibrated posteriors."""
         return plot_coverage(self, ax)
@@ -164,61 +221,57 @@ class CoverageCheck:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PredictiveCheck:
-    """Result of :func:`~kernelbayes.likelihood_free.checks.posterior_predictive`.
+class TarpCheck(Check):
+    """Result of :func:`~kernelbayes.tarp`.
 
     Attributes
     ----------
-    theta : array (m, d)
-        Posterior draws that were simulated at.
-    x : array (m, ...)
-        Simulations at them.
-    values : array (m, k)
-        Columns that are compared: the statistic of each simulation, or all its entries.
-    observed : array (k,)
-        The same of the observation.
-    pvalues : array (k,)
-        Two-sided tail probabilities of each column.
+    ranks : int array (n,)
+        Of the true parameters' distances to their references among those of the draws.
+    n_draws : int
     pvalue : float
-        Of all columns together: of the observation's Mahalanobis distance among the simulations'.
-    names : tuple of str
-        Of the columns.
+        Of the ranks being uniform.
     """
 
-    theta: Floats
-    x: Floats
-    values: Floats
-    observed: Floats
-    pvalues: Floats
+    ranks: Ints
+    n_draws: int
     pvalue: float
-    names: tuple[str, ...]
+
+    def coverage_at(self, levels: Array) -> Floats:
+        """Share of regions of probability ``levels`` (K,) that hold the truth, (K,)."""
+        u = (self.ranks + 0.5) / (self.n_draws + 1)
+        return np.asarray((u <= np.reshape(levels, (-1, 1))).mean(axis=1))
+
+    @property
+    def atc(self) -> float:
+        """Area between coverage and level, over levels above one half.
+
+        Negative for posteriors that are too narrow, positive for those too wide.
+        """
+        levels = np.linspace(0.5, 1.0, POSITIONS)
+        return float(np.trapezoid(self.coverage_at(levels) - levels, levels))
 
     @property
     def verdict(self) -> str:
         """In words."""
-        unlike = self.pvalue <= ALPHA
-        # Once all columns together are unusual, each is named at 1 %; else at 1 % for all.
-        bound = ALPHA if unlike else ALPHA / len(self.pvalues)
-        odd = np.argsort(self.pvalues, kind="stable")
-        odd = odd[self.pvalues[odd] <= bound][:5]
-        if not unlike and not len(odd):
-            return f"the observation looks like the {len(self.x)} simulations from the posterior"
-        words = "the observation is unlike the simulations from the posterior"
-        if not len(odd):
-            return f"{words} (p = {self.pvalue:.2g}), no column alone stands out"
-        sides = np.where(self.observed[odd] > np.median(self.values[:, odd], axis=0), "high", "low")
-        listed = ", ".join(f"{self.names[j]} is {side}" for j, side in zip(odd, sides, strict=True))
-        return f"{words} (p = {self.pvalue:.2g}): {listed}"
+        if self.pvalue > ALPHA:
+            return f"calibrated: nothing to see in {len(self.ranks)} simulations"
+        words = fault((self.ranks + 0.5) / (self.n_draws + 1))
+        return words.replace("biased up", "biased").replace("biased down", "biased")
 
-    def plot(self, axes: Axes = None) -> Axes:
-        """Histograms of the columns with the observation; bands over many columns."""
-        return plot_predictive(self, axes)
+    @property
+    def table(self) -> Table:
+        """Coverage at five levels, and the area to the curve with the p-value."""
+        levels = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
+        held = self.coverage_at(levels)
+        p = coverage_pvalues(held, len(self.ranks), levels)
+        found = zip(levels, held, p, strict=True)
+        rows = [row(f"coverage at {100 * v:g} %", "joint", h, v, p) for v, h, p in found]
+        return Table([*rows, row("area to curve", "joint", self.atc, 0.0, self.pvalue)])
 
-    def __repr__(self) -> str:
-        m, k = self.values.shape
-        return (
-            f"PredictiveCheck({m} simulations, {k} columns, p = {self.pvalue:.2g}: {self.verdict})"
-        )
+    def plot(self, ax: Axes = None) -> Axes:
+        """Draw coverage against level, with the band for 99 % of calibrated posteriors."""
+        return plot_tarp(self, ax)
 
 
 def ranks_among(values: Floats, draws: Floats, rng: np.random.Generator) -> Ints:
@@ -279,39 +332,15 @@ def _tails(counts: Floats | Ints, n: int, chance: Floats) -> Floats:
     return np.asarray(np.minimum(below, above))
 
 
-def tail_pvalues(values: Floats, observed: Floats) -> Floats:
-    """Two-sided p-values (k,) of each column of the observation among values (m, k)."""
-    above = (1 + np.sum(values >= observed, axis=0)) / (1 + len(values))
-    below = (1 + np.sum(values <= observed, axis=0)) / (1 + len(values))
-    return np.asarray(np.minimum(1.0, 2.0 * np.minimum(above, below)))
-
-
-def mahalanobis_pvalue(values: Floats, observed: Floats) -> float:
-    """p-value of the observation's Mahalanobis distance, among all rows taken together.
-
-    Centre and covariance are those of simulations and observation alike: then the p-value is exact
-    if the observation is one more row of the same kind.
-    """
-    rows = np.vstack([observed, values])
-    rows = rows - rows.mean(axis=0)
-    scale = rows.std(axis=0)
-    rows = rows[:, scale > 0] / scale[scale > 0]
-    if not rows.shape[1]:
-        return 1.0
-    solved = rows
-    if rows.shape[1] <= FULL:
-        solved = solve(ledoit_wolf(rows, assume_centered=True)[0], rows.T).T
-    distance = np.sum(rows * solved, axis=1)
-    return float(np.mean(distance >= distance[0] * (1 - 1e-12)))
-
-
-def tarp_ranks(theta: Floats, drawn: Floats, rng: np.random.Generator) -> Ints:
+def tarp_ranks(
+    theta: Floats, drawn: Floats, rng: np.random.Generator, reference: Floats | None = None
+) -> Ints:
     """Rank (n,) of the truth's distance to a reference among those of the draws."""
     scale = theta.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    # References: parameters of other test pairs, which know nothing of this pair's truth.
-    others = (np.arange(len(theta)) + rng.integers(1, max(2, len(theta)), len(theta))) % len(theta)
-    reference = theta[others]
+    if reference is None:  # parameters of other test pairs, which know nothing of this truth
+        n = len(theta)
+        reference = theta[(np.arange(n) + rng.integers(1, max(2, n), n)) % n]
     truth = np.linalg.norm((theta - reference) / scale, axis=1)
     distance = np.linalg.norm((drawn - reference[:, None]) / scale, axis=2)
     return ranks_among(truth, distance, rng)

@@ -13,19 +13,30 @@ from kernelbayes.plot import canvas
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
 
 if TYPE_CHECKING:
-    from kernelbayes.likelihood_free.results import CoverageCheck, PredictiveCheck, RankCheck
+    from kernelbayes.likelihood_free.checks import RecoveryCheck
+    from kernelbayes.likelihood_free.predictive import PredictiveCheck
+    from kernelbayes.likelihood_free.results import CoverageCheck, RankCheck, TarpCheck
+    from kernelbayes.likelihood_free.twosample import ClassifierCheck, LocalCheck
 
 CONTOUR_GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
 PANELS = 12  # columns of a predictive check that get a histogram each: three rows of four
 
 
 def draw_pairs(
-    draws: Floats, wide: Floats | None, truth: Floats | None, names: tuple[str, ...]
+    draws: Floats,
+    wide: Floats | None,
+    truth: Floats | None,
+    names: tuple[str, ...],
+    limits: Floats | None = None,
 ) -> Axes:
-    """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,)."""
+    """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,).
+
+    ``limits`` (d, 2) are the ends of the axes; around the draws and the truth unless given.
+    """
     d = draws.shape[1]
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
-    spans = [_span(draws[:, j], None if wide is None else wide[:, j]) for j in range(d)]
+    shown = draws if truth is None else np.vstack([draws, truth])
+    spans = [_span(column) for column in shown.T] if limits is None else [*map(tuple, limits)]
     for i, j in zip(*np.tril_indices(d), strict=True):
         ax = axes[i, j]
         if i == j:
@@ -39,7 +50,8 @@ def draw_pairs(
                 ax.axhline(truth[i], color=SECOND, lw=1.0)
         ax.set_xlim(spans[j])
         bare(ax)
-    axes[0, 0].legend(frameon=False, fontsize="small")
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}  # above the diagonal is nothing
+    axes[0, 0].legend(frameon=False, fontsize="small", **beside)
     return canvas.label_corner(axes, names)
 
 
@@ -57,9 +69,9 @@ def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) ->
     verdicts = result.verdicts
     for j, ax in enumerate(axes):
         counts = np.histogram(result.ranks[:, j], edges)[0]
-        ax.stairs(counts / share / n, edges, fill=True, color=FIRST, alpha=0.5)
         ax.stairs(high / share / n, edges, baseline=low / share / n, fill=True, color=NEUTRAL,
-                  alpha=0.15, label="99 % band")  # fmt: skip
+                  alpha=0.15, label="99 % band", zorder=0)  # fmt: skip
+        ax.stairs(counts / share / n, edges, fill=True, color=FIRST, alpha=0.5)
         ax.axhline(1.0, color=NEUTRAL, lw=0.8)
         ax.set(xlabel=f"rank of {result.names[j]}", title=verdicts[result.names[j]])
         bare(ax).set_ylim(bottom=0.0)
@@ -70,19 +82,74 @@ def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) ->
 
 def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
     """Coverage against level: each parameter, the joint regions, and the band of 99 %."""
-    ax = subplots(width=5.0, height=5.0) if ax is None else ax
-    levels = np.linspace(0.0, 1.0, 101)
-    n = len(result.u)
-    low, high = stats.binom.interval(0.99, n, levels)
-    ax.fill_between(levels, low / n, high / n, color=NEUTRAL, alpha=0.15, lw=0, label="99 % band")
-    ax.plot([0, 1], [0, 1], color=NEUTRAL, lw=0.8)
+    levels, ax = _level_axes(len(result.u), ax)
     for j, column in enumerate(result.intervals_at(levels).T):
         ax.plot(levels, column, color=CYCLE[j % len(CYCLE)], lw=1.0, label=result.names[j])
     ax.plot(levels, result.regions_at(levels), color=NEUTRAL, lw=2.0, label="joint")
     ax.scatter(result.levels, result.joint, color=NEUTRAL, s=20, zorder=3)
-    ax.set(xlabel="level", ylabel="holds the truth", aspect="equal", xlim=(0, 1), ylim=(0, 1))
     ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_tarp(result: TarpCheck, ax: Axes = None) -> Axes:
+    """Draw expected coverage against level, and the band of 99 %."""
+    levels, ax = _level_axes(len(result.ranks), ax)
+    ax.plot(levels, result.coverage_at(levels), color=FIRST, lw=2.0, label="TARP")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _level_axes(n: int, ax: Axes) -> tuple[Floats, Axes]:
+    """Levels (101,), and axes of coverage against them with the band of n calibrated ones."""
+    ax = subplots(width=5.0, height=5.0) if ax is None else ax
+    levels = np.linspace(0.0, 1.0, 101)
+    low, high = stats.binom.interval(0.99, n, levels)
+    ax.fill_between(levels, low / n, high / n, color=NEUTRAL, alpha=0.15, lw=0, label="99 % band")
+    ax.plot([0, 1], [0, 1], color=NEUTRAL, lw=0.8)
+    ax.set(xlabel="level", ylabel="holds the truth", aspect="equal", xlim=(0, 1), ylim=(0, 1))
+    return levels, bare(ax)
+
+
+def plot_recovery(result: RecoveryCheck, axes: Axes = None) -> Axes:
+    """Posterior means with deviations against true parameters, one of the axes for each."""
+    axes = _panels(len(result.names), axes)
+    for j, ax in enumerate(axes):
+        truth, mean, sd = result.truth[:, j], result.means[:, j], result.sds[:, j]
+        ax.errorbar(truth, mean, sd, fmt="o", ms=3, color=FIRST, alpha=0.4, lw=0.8)
+        ends = [truth.min(), truth.max()]
+        ax.plot(ends, ends, color=NEUTRAL, lw=0.8)
+        name, learned = result.names[j], f"contraction {100 * result.contraction[j]:.0f} %"
+        ax.set(xlabel=f"true {name}", title=learned)
+        bare(ax)
+    axes[0].set_ylabel("posterior mean and deviation")
+    return axes
+
+
+def plot_told(result: ClassifierCheck, ax: Axes = None) -> Axes:
+    """Histograms of the probabilities that a classifier gave two samples."""
+    ax = subplots(width=6.0, height=3.6) if ax is None else ax
+    for part, colour, label in zip(
+        np.split(result.probabilities, 2), (FIRST, SECOND), ("first", "second"), strict=True
+    ):
+        ax.hist(part, np.linspace(0, 1, 26), color=colour, alpha=0.5, label=f"{label} sample")
+    ax.set(xlabel="probability of the second sample", title=f"C2ST {result.accuracy:.3f}")
+    ax.legend(frameon=False)
     return bare(ax)
+
+
+def plot_local(result: LocalCheck, axes: Axes = None) -> Axes:
+    """Null distribution with the statistic, then scores of draws by parameter: d + 1 axes."""
+    axes = _panels(1 + len(result.names), axes)
+    axes[0].hist(result.null, bins=40, color=NEUTRAL, alpha=0.35, label="random labels")
+    axes[0].axvline(result.statistic, color=SECOND, lw=2, label="observed")
+    axes[0].set(xlabel="L-C2ST statistic", title=f"p = {result.pvalue:.3g}")
+    axes[0].legend(frameon=False)
+    for ax, name, column in zip(axes[1:], result.names, result.draws.T, strict=True):
+        ax.scatter(column, result.scores, s=6, color=FIRST, alpha=0.5, lw=0)
+        ax.axhline(0.0, color=NEUTRAL, lw=0.8)
+        ax.set(xlabel=name, ylabel="score (positive: too little mass)")
+        bare(ax)
+    return axes
 
 
 def plot_predictive(result: PredictiveCheck, axes: Axes = None) -> Axes:
@@ -128,14 +195,11 @@ def _panels(k: int, axes: Axes) -> Axes:
     return grid.ravel()[:k]
 
 
-def _span(draws: Floats, wide: Floats | None) -> tuple[float, float]:
-    """Limits that show the posterior, and most of the prior."""
-    ends = [float(draws.min()), float(draws.max())]
-    if wide is not None:
-        low, high = np.quantile(wide, [0.005, 0.995])
-        ends = [min(ends[0], low), max(ends[1], high)]
-    margin = 0.03 * (ends[1] - ends[0]) or 0.5
-    return ends[0] - margin, ends[1] + margin
+def _span(shown: Floats) -> tuple[float, float]:
+    """Limits a little wider than what is shown (m,)."""
+    low, high = float(shown.min()), float(shown.max())
+    margin = 0.1 * (high - low) or 0.5
+    return low - margin, high + margin
 
 
 def _marginal(ax: Axes, draws: Floats, wide: Floats | None, span: tuple[float, float]) -> None:
