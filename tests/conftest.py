@@ -13,6 +13,8 @@ import pytest
 import scipy.stats  # noqa: F401 (it draws without a seed while it is imported: not in a test)
 from hypothesis import HealthCheck, settings
 
+from normal_means import fitted
+
 seeded_rng = np.random.default_rng
 
 
@@ -74,3 +76,21 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("kernelbayes")
+
+
+@pytest.fixture(scope="module")
+def adjusted():
+    """Return a posterior model of normal means, by adjusted simulations."""
+    return fitted(500)
+
+
+@pytest.fixture(scope="module")
+def likelihood():
+    """Return the same by the likelihood."""
+    return fitted(500, method="likelihood")
+
+
+@pytest.fixture(scope="module")
+def automatic():
+    """Return the same by the method that is chosen."""
+    return fitted(500, method="auto")

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import kernelbayes as kb
+from door import ask_by_name, assert_put_in_order, every_frame, frame_of, plain
 
 rng = np.random.default_rng(0)
 T = 30
@@ -18,17 +19,6 @@ NEW, PRIOR, ACTS = X[5:11] + 0.05, Z[:8], U[5:11]
 KX, KZ, KU = kb.Gaussian([1.0, 2.0]), kb.Gaussian([1.0, 5.0]), kb.Gaussian([2.0, 6.0])
 NAMES = {"x": ("a", "b"), "z": ("s", "t"), "u": ("p", "q")}
 RIDGES = {"prior_ridge": 1e-3, "ridge": 1e-2, "back_ridge": 0.1, "rng": 0}
-
-
-def plain(values, _=None):
-    return values
-
-
-def frame_of(kind, values, names, order=(0, 1), renamed=False):
-    columns = {names[j]: values[:, j] for j in order}
-    if renamed:
-        columns["other"] = columns.pop(names[1])
-    return kind(columns)
 
 
 def bayes(make, **options):
@@ -77,27 +67,19 @@ ASKED = {
     ),
 }
 every_question = pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
-every_frame = pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, dict])
 
 
 @every_frame
 @every_question
 def test_columns_are_put_in_order(ask, kind):
-    found = ask(
-        lambda values, role: frame_of(kind, values, NAMES[role]),
-        lambda values, role: frame_of(kind, values, NAMES[role], order=(1, 0)),
-    )
-    np.testing.assert_allclose(found, ask(plain, plain), rtol=1e-7, atol=1e-10)
+    assert_put_in_order(ask, kind, NAMES, 1e-10)
 
 
 @every_frame
 @every_question
 def test_other_columns_are_refused_with_both_lists(ask, kind):
     with pytest.raises(ValueError, match=r"\['[asp]', 'other'\].*\['[asp]', '[btq]'\]"):
-        ask(
-            lambda values, role: frame_of(kind, values, NAMES[role]),
-            lambda values, role: frame_of(kind, values, NAMES[role], renamed=True),
-        )
+        ask_by_name(ask, kind, NAMES, renamed=True)
 
 
 ROWS = {

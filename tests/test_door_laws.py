@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import kernelbayes as kb
+from door import frame_of
 
 rng = np.random.default_rng(0)
 n = 30
@@ -17,14 +18,6 @@ Z = X @ [[1.0, 0.0], [0.5, 2.0]] + 0.1 * rng.normal(size=(n, 2))
 Q, U = X[:4] + 0.1, Z[:20] + 0.3
 KX, KZ = kb.Gaussian([1.0, 5.0]), kb.Gaussian([3.0, 9.0])
 NAMES = {"x": ("a", "b"), "z": ("s", "t")}
-
-
-def frame_of(kind, values, names, order=(0, 1), renamed=False):
-    """Frame, or mapping, of two columns in some order, one of them perhaps under another name."""
-    columns = {names[j]: values[:, j] for j in order}
-    if renamed:
-        columns["other"] = columns.pop(names[1])
-    return kind(columns)
 
 
 def cme(make):

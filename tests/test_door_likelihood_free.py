@@ -2,11 +2,11 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy import stats
 
 import kernelbayes as kb
+from door import ask_by_name, assert_put_in_order, every_frame, frame_of, plain
 from kernelbayes.likelihood_free.running.calling import Failed, Outputs, by_key
 
 # Sixty simulations are few: enough to see what is read, too few for a posterior to be proud of.
@@ -18,17 +18,6 @@ THETA = np.column_stack([rng.uniform(0.5, 2.5, 60), rng.normal(3.0, 2.0, 60)])
 DATA = THETA * [1.0, 2.0] + [0.0, 5.0] + rng.normal(size=THETA.shape)
 OBSERVED, TEST = np.array([1.5, 9.0]), (THETA[:8], DATA[:8])
 NEW = [stats.uniform(1.0, 1.0), stats.norm(4.0, 1.0)]
-
-
-def plain(values, _=None):
-    return values
-
-
-def frame_of(kind, values, names, order=(0, 1), renamed=False):
-    columns = {names[j]: values[:, j] for j in order}
-    if renamed:
-        columns["other"] = columns.pop(names[1])
-    return kind(columns)
 
 
 def fitted(make, prior=PRIOR):
@@ -74,27 +63,19 @@ ASKED = {
     "inside": lambda make, q: kb.as_prior(PRIOR).inside(q(THETA * [1.0, 9.0], "theta")),
 }
 every_question = pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
-every_frame = pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, dict])
 
 
 @every_frame
 @every_question
 def test_columns_are_put_in_order(ask, kind):
-    found = ask(
-        lambda values, role: frame_of(kind, values, NAMES[role]),
-        lambda values, role: frame_of(kind, values, NAMES[role], order=(1, 0)),
-    )
-    np.testing.assert_allclose(found, ask(plain, plain), rtol=1e-7, atol=1e-9)
+    assert_put_in_order(ask, kind, NAMES, 1e-9)
 
 
 @every_frame
 @every_question
 def test_other_columns_are_refused_with_both_lists(ask, kind):
     with pytest.raises(ValueError, match=r"\['(rate|u)', 'other'\].*\['(rate|u)', '(shift|v)'\]"):
-        ask(
-            lambda values, role: frame_of(kind, values, NAMES[role]),
-            lambda values, role: frame_of(kind, values, NAMES[role], renamed=True),
-        )
+        ask_by_name(ask, kind, NAMES, renamed=True)
 
 
 ROWS = {

@@ -13,22 +13,6 @@ import kernelbayes as kb
 from kernelbayes import LikelihoodFree, NumericalWarning, Posterior, Posteriors, infer
 from normal_means import FEW, METHODS, NOISE, assert_close, closed_form, fitted, pairs
 
-
-@pytest.fixture(scope="module")
-def adjusted():
-    return fitted(500)
-
-
-@pytest.fixture(scope="module")
-def likelihood():
-    return fitted(500, method="likelihood")
-
-
-@pytest.fixture(scope="module")
-def automatic():
-    return fitted(500, method="auto")
-
-
 # -- what goes wrong -------------------------------------------------------------------------------
 
 

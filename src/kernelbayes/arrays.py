@@ -105,14 +105,14 @@ def epsilon(x: Array) -> float:
 
 def as_generator(rng: Rng) -> np.random.Generator:
     """NumPy generator from an int, None or a generator (which is used, and advances)."""
-    seed = isinstance(rng, int | np.integer) and not isinstance(rng, bool)
-    if seed and rng < 0:  # type: ignore[operator]
+    known = rng is None or isinstance(rng, int | np.integer | np.random.Generator)
+    if not known or isinstance(rng, bool):
+        raise TypeError(
+            f"rng must be an int, None or a numpy.random.Generator, got {type(rng).__name__}"
+        )
+    if isinstance(rng, int | np.integer) and rng < 0:
         raise ValueError(f"rng must not be negative, got {rng}")
-    if rng is None or seed or isinstance(rng, np.random.Generator):
-        return np.random.default_rng(rng)
-    raise TypeError(
-        f"rng must be an int, None or a numpy.random.Generator, got {type(rng).__name__}"
-    )
+    return np.random.default_rng(rng)
 
 
 def add_into(a: Array, b: Array) -> Array:

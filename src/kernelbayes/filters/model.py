@@ -173,7 +173,9 @@ class Observations:
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
-    solvers: dict[tuple[str, float], Solver] = field(init=False, repr=False, default_factory=dict)
+    solvers: dict[tuple[BayesMethod, float], Solver] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     @cached_property
     def X(self) -> Points:
@@ -207,13 +209,14 @@ class Observations:
 
         With a ridge of its own it is the plain regression, under either rule.
         """
-        key = ("importance", ridge) if ridge is not None else (self.method, self.ridge)
+        key: tuple[BayesMethod, float] = (self.method, self.ridge)
+        key = key if ridge is None else ("importance", ridge)
         if key not in self.solvers:
             n = count(self.X)
             there = np.ones(n) if self.usable is None else self.usable.astype(float)
             weights = like(there / max(there.sum(), 1.0), self.gram.diag)
             self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
-            self.solvers[key] = turn(self.gram, weights, *key)  # type: ignore[arg-type]
+            self.solvers[key] = turn(self.gram, weights, *key)
         return self.solvers[key]
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,21 @@ def _check_states(Z: Points, number: int | None) -> None:
         "    runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)\n"
         "    model.fit([X[run] for run in runs], [Z[run] for run in runs])"
     )
+
+
+def pieces_of(s: Part, number: int) -> list[Part]:
+    """Pieces of a sequence, of equal length up to a step; all of it if they would be too short."""
+    if count(s.X) < 2 * number:  # a piece has a transition
+        return [s]
+    ends = np.linspace(0, count(s.X), number + 1).astype(int)
+    return [
+        Part(
+            take(s.X, slice(a, b)),
+            take(s.Z, slice(a, b)),
+            None if s.controls is None else take(s.controls, slice(a, b - 1)),
+        )
+        for a, b in pairwise(ends)
+    ]
 
 
 def join(parts: list[Part]) -> Training:

@@ -61,7 +61,7 @@ def solve_positive(A: Floats, b: Floats, overwrite: bool = False) -> Floats:
     _, y, info = posv(A, b, lower=1, overwrite_a=overwrite)
     if info > 0:
         raise LinAlgError("matrix is not positive definite")
-    return y.reshape(b.shape)  # type: ignore[no-any-return]
+    return np.asarray(y).reshape(b.shape)
 
 
 def solve_ridges(A: Floats, B: Floats, ridges: Floats) -> Floats:

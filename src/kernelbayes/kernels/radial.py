@@ -29,6 +29,7 @@ from kernelbayes.arrays import (
     NumericalWarning,
     add_into,
     as_doubles,
+    as_vectors,
     epsilon,
     exp_into,
     like,
@@ -134,6 +135,12 @@ class Bandwidth(Kernel):
     def _diag(self, X: Points) -> Array:
         U = self._coordinates(X)
         return namespace(U).ones_like(U[:, 0])
+
+
+def median_distance(X: PointsLike) -> float:
+    """Median distance between vectors (n, d): the bandwidth of ``Gaussian.median(X)``."""
+    U = as_doubles(as_vectors(X))
+    return _median_distance(U[kept(len(U))], "euclidean")
 
 
 def _median_distance(U: Floats, metric: str) -> float:

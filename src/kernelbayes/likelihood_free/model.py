@@ -14,6 +14,7 @@ from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, as_r
 from kernelbayes.embedding.mean import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import (
     Criterion,
@@ -174,8 +175,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         self.space_ = Space.of(self.theta_, self.prior_)
         spread = self.theta_.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
-        median = Gaussian.median(self.theta_ / spread).bandwidth
-        self.kernel_ = Gaussian(tuple(float(median) * spread))  # type: ignore[arg-type]
+        self.kernel_ = Gaussian(tuple(median_distance(self.theta_ / spread) * spread))
         task = self._task(self.weights_, self.prior_)
         tried = candidates(self.method, self.adjust, task)
         with progress_bar(len(tried), "choosing", self.progress) as bar:

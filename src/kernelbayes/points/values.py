@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from numbers import Real
+from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -166,7 +167,7 @@ def sum_over_rows(
     partial: Callable[[Points, slice], T],
     points: Points,
     width: int,
-    merge: Callable[[T, T], T] | None = None,
+    merge: Callable[[T, T], T] = add,
 ) -> T:
     """Merge ``partial(chunk, rows)`` over row blocks: the same pair serves threads or a cluster.
 
@@ -174,7 +175,7 @@ def sum_over_rows(
     associative, addition unless given. Memory is bounded by a block of rows x ``width`` entries.
     """
     parts = (partial(take(points, rows), rows) for rows in row_blocks(count(points), width))
-    return reduce(merge or (lambda a, b: a + b), parts)  # type: ignore[operator]
+    return reduce(merge, parts)
 
 
 # --- numbers and options --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy as np
 from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import fold_predictions, loo, ridge_grid
-from kernelbayes.kernels import Gaussian
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
 
@@ -203,7 +203,7 @@ def _searched(
     Also the scales to try after another update of the metric: its own, and those beside it.
     """
     U = X @ metric
-    median = float(Gaussian.median(U[:500]).bandwidth)  # type: ignore[arg-type]
+    median = median_distance(U[:500])
     slope = 1.0 / np.sqrt(max(float(np.mean(np.sum(U * U, axis=1))), 1e-12))
     fits: dict[float, _Tried] = {}
 

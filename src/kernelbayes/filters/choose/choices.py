@@ -20,6 +20,7 @@ import numpy as np
 from kernelbayes.arrays import Bools, Floats, as_vectors, to_numpy
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, count, take
 from kernelbayes.select.regression import regress
 
@@ -78,7 +79,7 @@ def per_dimension(
     metric = regress(scaled, targets, rng, finest=np.inf).metric
     relevance = np.linalg.norm(metric, axis=1)  # roots of the diagonal of M
     weights = np.maximum(relevance, LEAST_RELEVANCE * relevance.max()) / spread
-    bandwidth = Gaussian.median(U * weights).bandwidth / weights
+    bandwidth = median_distance(U * weights) / weights
     if not np.isfinite(bandwidth.max()) or not bandwidth.max() > ALIKE * bandwidth.min():
         return None
     return Gaussian(tuple(map(float, bandwidth)))

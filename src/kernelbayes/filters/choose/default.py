@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,12 +37,12 @@ from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, judge_of
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, gains
 from kernelbayes.filters.missing import split_missing
-from kernelbayes.filters.sequences import Part, join
+from kernelbayes.filters.sequences import Part, join, pieces_of
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import fold_predictions
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import Points, PointsLike, count
 from kernelbayes.tables import Table
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def subsample(parts: list[Part]) -> list[Part]:
         pairs = [pairs[i] for i in kept]
     steps = sum(count(s.X) for s in long)
     if steps > MOST_STEPS:
-        pieces = [piece for s in long for piece in _pieces(s)]
+        pieces = [piece for s in long for piece in pieces_of(s, max(1, count(s.X) // PIECE))]
         number = max(LEFT_OUT_BLOCKS, round(len(pieces) * MOST_STEPS / steps))
         kept = np.unique(np.linspace(0, len(pieces) - 1, number).round().astype(int))
         long = [pieces[i] for i in kept]
@@ -335,16 +335,3 @@ def whole_rows(parts: list[Part]) -> list[Part]:
     filled = np.where(partly.reshape(-1, *(1,) * (X.ndim - 1)), means, X)
     ends = np.cumsum([count(s.X) for s in parts])[:-1]
     return [replace(s, X=x) for s, x in zip(parts, np.split(filled, ends), strict=True)]
-
-
-def _pieces(s: Part) -> list[Part]:
-    """Pieces of a sequence, of PIECE steps or a few more."""
-    ends = np.linspace(0, count(s.X), max(1, count(s.X) // PIECE) + 1).astype(int)
-    return [
-        Part(
-            take(s.X, slice(a, b)),
-            take(s.Z, slice(a, b)),
-            None if s.controls is None else take(s.controls, slice(a, b - 1)),
-        )
-        for a, b in pairwise(ends)
-    ]

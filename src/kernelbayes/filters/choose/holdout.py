@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,9 +25,10 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.sequences import Part, each_in_order, read
+from kernelbayes.filters.sequences import Part, each_in_order, pieces_of, read
 from kernelbayes.filters.step import predict
-from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, PointsLike, count, integer, take
 from kernelbayes.select.calibration import Calibration
 
@@ -53,7 +53,7 @@ def cut(
     long = [s for s in whole if count(s.X) > 1]
     parts = integer(parts, "parts", 2)
     if len(long) < parts:
-        whole = [piece for s in whole for piece in _pieces(s, parts)]
+        whole = [piece for s in whole for piece in pieces_of(s, parts)]
         long = [s for s in whole if count(s.X) > 1]
     if len(long) < 2:
         raise ValueError("tuning needs a sequence of at least four steps, or several sequences")
@@ -83,26 +83,11 @@ def _check_coordinates(groups: list[list[Part]], single: list[Part]) -> None:
         )
 
 
-def _pieces(s: Part, parts: int) -> list[Part]:
-    n = count(s.X)
-    if n < 2 * parts:
-        return [s]
-    ends = np.linspace(0, n, parts + 1).astype(int)
-    return [
-        Part(
-            take(s.X, slice(a, b)),
-            take(s.Z, slice(a, b)),
-            None if s.controls is None else take(s.controls, slice(a, b - 1)),
-        )
-        for a, b in pairwise(ends)
-    ]
-
-
 def stretches(group: list[Part]) -> list[list[Part]]:
     """Sequences of a part in stretches of about equal length; where one is cut, it starts anew."""
     steps = sum(count(s.X) for s in group)
     length = steps / min(STRETCHES, max(1, steps // SHORTEST))
-    cut_up = [p for s in group for p in _pieces(s, max(1, round(count(s.X) / length)))]
+    cut_up = [p for s in group for p in pieces_of(s, max(1, round(count(s.X) / length)))]
     sizes = np.array([count(p.X) for p in cut_up])
     number = (np.cumsum(sizes) - sizes / 2.0) // length  # by the middle of a piece
     return [
@@ -171,7 +156,7 @@ def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
         ) from error
     if loss == "coverage":
         return _coverage_error
-    near = 0.25 * float(Gaussian.median(states).bandwidth)  # type: ignore[arg-type]
+    near = 0.25 * median_distance(states)
     return lambda beliefs, truth: _lost_mass(beliefs, truth, near)
 
 

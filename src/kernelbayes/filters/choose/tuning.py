@@ -57,7 +57,6 @@ from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import (
-    Gaussian,
     Kernel,
     Laplace,
     Polynomial,
@@ -65,6 +64,7 @@ from kernelbayes.kernels import (
     Warped,
 )
 from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, PointsLike, concatenate, finite
 from kernelbayes.select.search import progress_bar
 from kernelbayes.select.tuning import tune, with_options
@@ -290,7 +290,7 @@ def rivals(X: Points, gaussian: Kernel) -> list[Kernel]:
 def _multiple(X: Points, gaussian: Kernel) -> float:
     """Return the bandwidth of a Gaussian kernel in multiples of the median distance."""
     U = to_numpy(as_vectors(X)) / np.asarray(gaussian.gaussian_bandwidth)
-    return 1.0 / float(Gaussian.median(U).bandwidth)  # type: ignore[arg-type]
+    return 1.0 / median_distance(U)
 
 
 def _scalable(kernel: Kernel) -> bool:

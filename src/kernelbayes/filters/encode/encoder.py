@@ -46,6 +46,7 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, concatenate, count, option
 from kernelbayes.select.regression import Basis, landmark_basis
 
@@ -278,7 +279,7 @@ def _chosen(
     order = rng.permutation(len(U))
     rows = np.linspace(0, len(U) - 1, min(CHOICE_ROWS, len(U))).astype(int)
     metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
-    median = float(Gaussian.median(U[order[:500]]).bandwidth)  # type: ignore[arg-type]
+    median = median_distance(U[order[:500]])
     best, ridge, chosen = np.inf, 1.0, scales[0]
     for scale in scales:
         F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
