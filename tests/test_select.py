@@ -281,3 +281,19 @@ def test_the_marginal_criterion_is_that_of_the_paper_with_the_prior_in_force(met
         total += w @ H @ w
     # Ridges go down to rounding, and the features of z are exact to 1e-10.
     assert row["score"] == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*outside the training sample:kernelbayes.NumericalWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_under_another_prior_tuning_keeps_the_default_unless_it_is_clearly_worse(seed):
+    """Hidden N(120, 15), prior N(140, 10), noise 8: tuning used to double the error."""
+    rng = np.random.default_rng(seed)
+    z, prior, new = rng.normal(120, 15, 600), rng.normal(140, 10, 600), rng.normal(140, 10, 300)
+    x, seen = z + rng.normal(0, 8, 600), new + rng.normal(0, 8, 300)
+    truth = 140 + 100 / 164 * (seen - 140)
+    models = (
+        kb.KernelBayesRule().fit(x, z, prior=prior),
+        kb.tune(kb.KernelBayesRule(), x, z, prior=prior),
+    )
+    default, tuned = (np.sqrt(np.mean((m.predict(seen) - truth) ** 2)) for m in models)
+    assert tuned <= 1.1 * default

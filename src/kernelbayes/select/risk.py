@@ -11,8 +11,10 @@ predictions p_i of the rule at the training points,
 dimension far flatter; then the rule is tuned for something near the training marginal, with too
 little regularisation when the prior is narrower.
 
-"combined", the default for vectors, averages this with a second estimate that needs no density
-ratio, by iterating expectations: :math:`\mathrm{E}[z \cdot p(x)] = \mathrm{E}_{prior}[z \cdot
+"combined", the default for vectors, does the same with the default's ratio while there are enough
+effective pairs for each coordinate of x, and keeps the default unless another setting is clearly
+better. Where pairs are scarce it averages this with a second estimate that needs no density ratio,
+by iterating expectations: :math:`\mathrm{E}[z \cdot p(x)] = \mathrm{E}_{prior}[z \cdot
 \mathrm{E}[p(x) | z]]`, where the inner expectation does not depend on the prior and is a regression
 of p_i on z_i, a linear smoother B from training to prior points: ``a = mean_j B_j``,
 ``c = mean_j B_j u_j`` ("outcome regression" in the literature on covariate shift). A regularised
@@ -43,7 +45,7 @@ from kernelbayes.gram.lapack import symmetric_factor
 from kernelbayes.gram.loo import RidgePath, column_units, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
-from kernelbayes.rules.kulsif import kulsif_scores
+from kernelbayes.rules.kulsif import kulsif_ridge, kulsif_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.rules.variable import Variable
@@ -55,6 +57,9 @@ Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
 # and ridges in units of k(z, z). Flat ratios make a steadier rule than the best ratio does.
 RATIO_SCALES = (2.0, 4.0)
 RATIO_RIDGES = (1e-3, 1e-2, 1e-1)
+# Effective pairs for each coordinate of x from which on left-out pairs, weighted by the ratio, say
+# enough: the rule of thumb of regression is ten to twenty for each predictor (Harrell 2015).
+PAIRS_PER_COORDINATE = 20
 # Multiples of the bandwidth of z tried for the smoother of the outcome regression. It should be
 # smooth: E[p | z] is an average over x.
 SMOOTHER_SCALES = (1.0, 2.0, 4.0, 8.0)
@@ -121,7 +126,7 @@ class Task:
         return self.known[kernel]
 
     def ratios(self, budget: int, bar: tqdm) -> tuple[list[Ratio], list[Row]]:
-        """Candidate ratios, first the best by KuLSIF's leave-one-out score."""
+        """Candidate ratios: the default one; where pairs are scarce, the best one and flat ones."""
         if self.prior is None:
             uniform = np.full(self.z.n, 1.0 / self.z.n)
             signed = [np.full(len(train), 1.0 / len(train)) for train, _ in self.parts]
@@ -133,14 +138,26 @@ class Task:
             best = float(ridges[np.argmin(scores)])
             return {"kernel": kernel, "ridge": best, "score": float(scores.min())}
 
+        combined = self.criterion == "combined"
+        if combined:
+            ridge = kulsif_ridge(prior, self.z.points)
+            default = self._ratio(prior, ridge)
+            if not self.is_scarce(default):
+                only = float(kulsif_scores(prior, self.z.points, [ridge])[1][0])
+                row = {"scale": 1.0, "kernel": prior.kernel, "ridge": ridge, "score": only}
+                return [default], [{"stage": "ratio", "variable": "z", **row}]
         table = coarse_to_fine(self.z.kernel.scaled, score, budget, bar)
-        chosen = [(table.best["kernel"], table.best["ridge"])]
-        if self.criterion == "combined":
-            for kernel in dict.fromkeys(self.z.kernel.scaled(s) for s in RATIO_SCALES):
-                unit = float(np.mean(as_doubles(kernel.diag(self.z.points)))) or 1.0
-                chosen += [(kernel, eta * unit) for eta in RATIO_RIDGES]
-        found = [self._ratio(reembed(prior, kernel), eta) for kernel, eta in chosen]
+        found = [self._ratio(reembed(prior, table.best["kernel"]), table.best["ridge"])]
+        for kernel in dict.fromkeys(self.z.kernel.scaled(s) for s in RATIO_SCALES if combined):
+            unit = float(np.mean(as_doubles(kernel.diag(self.z.points)))) or 1.0
+            again = reembed(prior, kernel)
+            found += [self._ratio(again, eta * unit) for eta in RATIO_RIDGES]
         return found, [{"stage": "ratio", "variable": "z", **row} for row in table]
+
+    def is_scarce(self, ratio: Ratio) -> bool:
+        """Whether there are few effective pairs under the prior for each coordinate of x."""
+        d = self.x.points.shape[1] if self.x.kernel.is_vector else 1
+        return 1.0 / float(ratio.weights @ ratio.weights) < PAIRS_PER_COORDINATE * d
 
     def _ratio(self, prior: MeanElement, eta: float) -> Ratio:
         kernel, z, n = prior.kernel, self.z.points, self.z.n
@@ -169,7 +186,7 @@ class Task:
         """Risk under the prior, with ``ratio`` as the density ratio."""
         r = ratio.weights
         weighted = Risk(r, r[:, None] * targets, _second_moment(r, targets))
-        if self.criterion != "combined" or self.prior is None:
+        if self.criterion != "combined" or self.prior is None or not self.is_scarce(ratio):
             return weighted
         points, alpha = _sample(self.prior, self.z.kernel, 2 * self.z.n)
         units = column_units(self.z.kernel)

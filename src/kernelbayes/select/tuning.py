@@ -32,7 +32,7 @@ from tqdm import tqdm
 from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid
+from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, count, integer, numeric_values, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
@@ -47,6 +47,9 @@ from kernelbayes.tables import Row, Table
 # Pairs used for tuning; a fixed random subset beyond this number. An eigendecomposition of this
 # size, one for each bandwidth, takes about a tenth of a second.
 TUNE_POINTS = 1000
+# Standard errors by which the best of a dozen settings must be better than the default: one-sided
+# test at 5 %, Bonferroni's correction for twelve normal noises.
+MANY = 2.64
 
 
 @singledispatch
@@ -150,8 +153,7 @@ def tune_conditional(
         table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar, start=start)
     best = table.best
     tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
-    rows = Table({"stage": "regression", "variable": "x", **row} for row in table)
-    tuned.tuning_ = rows  # type: ignore[attr-defined]
+    tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
     return tuned
 
 
@@ -206,17 +208,19 @@ def tune_rule(
 def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Row, list[Row]]:
     """Ratio at the starting bandwidth of x, then the bandwidth of x, then the ratio again.
 
-    Returns the best row and all rows.
+    Returns the best row, or that of the default if it is not clearly worse, and all rows.
     """
     targets = task.targets(ratios[0])
     risk = task.risk(ratios[0], targets)
-    table: list[Row] = []
-    terms: dict[Kernel, Floats] = {}  # what each pair adds to the score, by bandwidth of x
+    terms: dict[tuple[Kernel, Ratio], Floats] = {}  # what each pair adds to the score
 
-    def scored(ratio: Ratio, kernel: Kernel) -> Row:
-        score, terms[kernel] = _score(task, ratio, kernel, targets, risk)
+    def scored(ratio: Ratio, kernel: Kernel, default: bool = False) -> Row:
+        score, terms[kernel, ratio] = _score(task, ratio, kernel, targets, risk, default)
         row = {"stage": "rule", "variable": "x", "kernel": kernel, "kernel_z": ratio.kernel}
         return {**row, "prior_ridge": ratio.ridge, **score}
+
+    first = {"scale": 1.0, **scored(ratios[0], task.x.kernel, default=True)}
+    before, table = terms[task.x.kernel, ratios[0]], [first]
 
     def best_ratio(kernel: Kernel, scale: float) -> tuple[Ratio, Row]:
         rows = [{"scale": scale, **scored(ratio, kernel)} for ratio in ratios]
@@ -236,14 +240,18 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
         finest=finest, widest=widest,
     )  # fmt: skip
     table += rows
-    row = _steady(rows, terms)
-    return best_ratio(row["kernel"], row["scale"])[1] if len(ratios) > 1 else row, table
+    row = _steady(rows, {kernel: found for (kernel, r), found in terms.items() if r is ratio})
+    if len(ratios) > 1:
+        ratio, row = best_ratio(row["kernel"], row["scale"])
+    asked = task.criterion != "combined" or len(ratios) > 1  # or scarce pairs, flat ratios
+    clear = asked or _clearly_worse(before, terms[row["kernel"], ratio], MANY)
+    return (row if clear else first), table
 
 
 def _score(
-    task: Task, ratio: Ratio, kernel: Kernel, targets: Floats, risk: Risk
+    task: Task, ratio: Ratio, kernel: Kernel, targets: Floats, risk: Risk, default: bool = False
 ) -> tuple[Row, Floats]:
-    """Best ridge with its score, and what each pair (or fold) adds to it."""
+    """Best ridge (or the default's) with its score, and what each pair (or fold) adds to it."""
     F, method = task.features(kernel), task.model.method
     ridges = ridge_grid(F, ratio.weights)
     if task.criterion == "marginal":
@@ -258,6 +266,9 @@ def _score(
         terms = np.array([risk.terms(p, means) for p in predictions])
     scores = terms[:, :, 0].sum(axis=1)
     i = int(np.argmin(scores))
+    if default:
+        H = score_targets(task.z.kernel, task.z.points)
+        i = int(np.argmin(loo(F, H, ridges, ratio.weights).errors))
     ridge = float(ridges[i])
     ridge = ridge * ratio.mass if method == "importance" else ridge**2
     return {"ridge": ridge, "score": float(scores[i])}, terms[i]
@@ -302,19 +313,17 @@ def _shares(weights: Floats) -> Floats:
 
 
 def _steady(rows: list[Row], terms: dict[Kernel, Floats]) -> Row:
-    """Row nearest to the starting bandwidth that the best row does not clearly beat.
-
-    Clearly: by more than one standard error of the difference, in every column of the ``terms``
-    (n, k) that the pairs add to the scores.
-    """
+    """Row nearest to the starting bandwidth that the best row does not clearly beat."""
     best = min(rows, key=lambda row: row["score"])
-
-    def as_good(row: Row) -> bool:
-        worse = terms[row["kernel"]] - terms[best["kernel"]]
-        return bool(np.any(worse.sum(axis=0) <= np.sqrt(len(worse)) * worse.std(axis=0)))
-
-    near = [row for row in rows if row is best or as_good(row)]
+    least = terms[best["kernel"]]
+    near = [r for r in rows if r is best or not _clearly_worse(terms[r["kernel"]], least)]
     return min(near, key=lambda row: (abs(np.log(row["scale"])), row["score"]))
+
+
+def _clearly_worse(terms: Floats, others: Floats, errors: float = 1.0) -> bool:
+    """Whether scores made of terms (n, k) are worse by so many standard errors, all of them."""
+    worse = terms - others
+    return bool(np.all(worse.sum(axis=0) > errors * np.sqrt(len(worse)) * worse.std(axis=0)))
 
 
 def _starts(kernel: Kernel, points: Points) -> list[float]:
