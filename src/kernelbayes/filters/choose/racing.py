@@ -231,8 +231,11 @@ class Races:
         for trial in self.complete.values():
             worse, error = trial.behind(best)
             if trial.candidate.at.base == best.candidate.at.base and worse <= error:
-                near.append([math.log(value) for value in trial.candidate.at[1:]])
-        middle = Setting(best.candidate.at.base, *map(float, np.exp(np.mean(near, axis=0))))
+                near.append(trial.candidate.at[1:])
+        # What all have in common, such as a ridge that is given, stays as it is to the last bit.
+        common = np.ptp(near, axis=0) == 0.0
+        values = np.where(common, best.candidate.at[1:], np.exp(np.mean(np.log(near), axis=0)))
+        middle = Setting(best.candidate.at.base, *map(float, values))
         if affordable:
             self.race([middle], best)
         found = self.complete.get(middle.key, best)
