@@ -58,7 +58,7 @@ RELEVANCE_UPDATES, LEAST_SHARE_OF_RELEVANCE = 2, 0.03
 # Standard errors by which one bandwidth for all columns must be better than what needs no units.
 BEYOND_DOUBT = 3.0
 # Columns and pairs per column within which relevances are learned: one column has nothing to
-# compare, and a gradient needs more pairs than coordinates.
+# compare, and a gradient needs more pairs than coordinates. The upper end is a judgement.
 RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 
 

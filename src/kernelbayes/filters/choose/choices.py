@@ -22,21 +22,20 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, count, take
+from kernelbayes.rules.scales import (
+    LEAST_SHARE_OF_RELEVANCE,
+    PAIRS_FOR_COLUMN,
+    RELEVANT_COLUMNS,
+    RESPONSES,
+)
 from kernelbayes.select.regression import regress
 
 # Smallest ridge of the original rule, relative to the largest tried (ten times the trace). The rule
 # has factors c / (c^2 + ridge^2) of up to 1 / (2 ridge), here 500 over the trace: with a smaller
 # ridge, which may be best for one step, errors grow from step to step.
 LEAST_ORIGINAL = 1e-4
-# Pairs that the relevances are learned from, as many as for leave-one-out errors; and features of z
-# to predict: with a median bandwidth few eigenvalues beyond the thirtieth matter.
-RELEVANCE_PAIRS, FEATURES = 2000, 30
-# No column counts for less than this share of the most relevant one: relevances are estimated, and
-# a bandwidth of thirty times the smallest already makes a column nearly constant.
-LEAST_RELEVANCE = 0.03
-# Outside of these numbers of columns, or with fewer pairs for each column, nothing is learned: one
-# column has nothing to compare, and a gradient needs more pairs than coordinates.
-COLUMN_RANGE, PAIRS_PER_COLUMN = (2, 300), 4
+# Pairs that the relevances are learned from, as many as for leave-one-out errors.
+RELEVANCE_PAIRS = 2000
 # Bandwidths that differ by a smaller factor are as good as one: it is the finest step of tuning.
 ALIKE = 1.2
 
@@ -68,7 +67,7 @@ def per_dimension(
         rows = np.random.default_rng(0).choice(rows, RELEVANCE_PAIRS, replace=False)
     U, Z = U[rows], take(Z, rows)
     d = U.shape[1]
-    if not COLUMN_RANGE[0] <= d <= COLUMN_RANGE[1] or len(U) < PAIRS_PER_COLUMN * d:
+    if not RELEVANT_COLUMNS[0] <= d <= RELEVANT_COLUMNS[1] or len(U) < PAIRS_FOR_COLUMN * d:
         return None
     spread, targets = U.std(axis=0), state_features(Z, kernel_z)
     if targets is None or not np.any(spread > 0.0):
@@ -78,7 +77,7 @@ def per_dimension(
     # Only the metric is wanted; the filters' experiments were made without finer bandwidths.
     metric = regress(scaled, targets, rng, finest=np.inf).metric
     relevance = np.linalg.norm(metric, axis=1)  # roots of the diagonal of M
-    weights = np.maximum(relevance, LEAST_RELEVANCE * relevance.max()) / spread
+    weights = np.maximum(relevance, LEAST_SHARE_OF_RELEVANCE * relevance.max()) / spread
     bandwidth = median_distance(U * weights) / weights
     if not np.isfinite(bandwidth.max()) or not bandwidth.max() > ALIKE * bandwidth.min():
         return None
@@ -87,7 +86,7 @@ def per_dimension(
 
 def state_features(Z: Points, kernel: Kernel) -> Floats | None:
     """Features (n, r) of states, centred, of total variance r; None if they are constant."""
-    F = to_numpy(nystrom(kernel, Z, min(FEATURES, count(Z)), rng=0).features(Z)).astype(float)
+    F = to_numpy(nystrom(kernel, Z, min(RESPONSES, count(Z)), rng=0).features(Z)).astype(float)
     F -= F.mean(axis=0)
     total = float(np.mean(np.square(F)))
     return F / np.sqrt(total) if total > np.finfo(float).eps else None

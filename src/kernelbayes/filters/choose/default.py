@@ -58,22 +58,25 @@ FIRST_MOVES = {"ridge": 10.0, "prior": 10.0, "transition": 10.0, "z": 2.0**0.5, 
 # Bandwidths on controls: the first one races, the others are tried after that; the last is so wide
 # that controls are ignored.
 WIDTHS_U = (0.5, 0.125, 0.25, 1.0, 2.0, 1e4)
-# Without enough data to leave out, the middle of the above. Ridges start there.
+# Without enough data to leave out, the middle of the above. Ridges start there by
+# judgement: moves of a decade lead away, so that a start two decades off costs two of them.
 WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
-# Ridges of the regression without memory: four decades.
+# Ridges of the regression without memory: a decade more to each side than challenge Bayes' rule.
 REGRESSION_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-# Blocks of time, left out in turn: a quarter each, of which two stretches are filtered.
+# Blocks of time, left out in turn: a quarter each, of which two stretches are filtered. Three
+# quarters are learned from, nearly as much as in the end (KBR13 section 5.3 has halves).
 LEFT_OUT_BLOCKS, TURNS = 4, 2
 # Fewer steps than this are not left out: a block would have fewer than five.
 LEAST_STEPS = 20
-# Candidates that go to the end: enough to find the middle of those that are as good as the best.
+# Candidates that go to the end: the fewest that have a middle.
 FINALISTS = 3
-# Steps ahead that predictions are scored at: a few.
+# Steps ahead that predictions are scored at: the length of an outage, by judgement.
 AHEAD = 3
-# Pairs of candidates at most, in sequences and without transitions, and their rank: an update then
-# takes about a millisecond.
+# Pairs of candidates at most, in sequences and without transitions, and their rank r: an update
+# takes n r^2 operations, here some 10^7, about a millisecond.
 MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
-# Pieces that long sequences are cut into, of which some are kept.
+# Pieces that long sequences are cut into, of which some are kept: a little longer than the shortest
+# stretch that is judged (SHORTEST).
 PIECE = 60
 # More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
 # and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
@@ -83,7 +86,8 @@ MOST_EXACT, LARGE_RANK = 2000, 300
 # filter without memory is a regression, and must not lose to it; with ridges of a regression.
 EXPONENTS = {"memory": (0.5, 0.0), "tempering": (0.5, 0.25)}
 WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
-# Values of a column below the first and above the last of these quantiles count as those.
+# Values of a column below the first and above the last of these quantiles count as those: one in a
+# hundred may be an outlier, as everywhere (OUTLYING of rules/support.py).
 INNER = (0.005, 0.995)
 
 

@@ -33,10 +33,11 @@ from kernelbayes.points import count, take
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
 
-# The first ridge tried, and the factor to the next: half decades.
+# The first ridge tried, within the range of the models above, and the factor to the next:
+# half decades.
 FIRST_BACK, BACK_FACTOR = 0.1, 10.0**0.5
-# Ridges beyond these are not tried: some two decades to each side of the first, where the backward
-# regression is all but unregularised, or all but the prior.
+# Ridges beyond these are not tried: three and a half decades below the first and two above, where
+# the backward regression is all but unregularised, or all but the prior.
 BACK_RANGE = (3e-5, 10.0)
 
 

@@ -85,7 +85,7 @@ MOVES = {"ridge": 10.0**0.5, "x": 2.0, "z": 2.0, "prior": 10.0}
 LAST = 1.2
 TOGETHER = {"prior": ("prior", "transition")}  # ridges that move as one
 # Share of the budget after which other kernels are tried, even if moves still help: what is left
-# pays for a race of all of them and some moves of the winner.
+# pays for a race of all of them and some moves of the winner. The share is a judgement.
 BEFORE_KERNELS = 0.6
 
 

@@ -14,7 +14,7 @@ from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.sequences import Part, join
 from kernelbayes.points import count, take
 
-# Steps of one walk: enough for the first belief to be forgotten.
+# Steps of one walk: enough for the first belief to be forgotten, a judgement.
 WALK = 10
 # Pairs on which the order is tried: their mean similarity is known to a fifteenth of its spread.
 ORDER_PAIRS = 200
