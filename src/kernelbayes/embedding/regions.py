@@ -35,6 +35,7 @@ from array_api_compat import device
 from kernelbayes.arrays import (
     Array,
     Floats,
+    Ints,
     as_doubles,
     as_real,
     as_vectors,
@@ -155,8 +156,10 @@ def _rearranged_deviations(mu: Weighted, unit: float) -> Floats:
     W, found = mu.valid_weights("rearranged"), []
     for x in to_numpy(mu.vectors).T / unit:
         order = np.argsort(x, kind="stable")
-        F = rearranged(np.cumsum(_shared(x[order], W[:, order]), axis=1))
-        p, y = np.diff(F, axis=1, prepend=0.0), x[order] - x.mean()
+        first = _starts(x[order])
+        F = rearranged(np.cumsum(np.add.reduceat(W[:, order], first, axis=1), axis=1))
+        values = x[order][first]
+        p, y = np.diff(F, axis=1, prepend=0.0), values - values.mean()
         found.append(np.sqrt(np.maximum(p @ (y * y) - (p @ y) ** 2, 0.0)))
     return np.stack(found, axis=-1).reshape(*mu.weights.shape[:-1], len(found))
 
@@ -301,11 +304,16 @@ def ordered(X: Array, W: Floats, kind: Kind) -> Iterator[tuple[Floats, Floats]]:
 
 def _shared(x: Floats, weights: Floats) -> Floats:
     """Weights (m, n) at ordered points x (n,), equal among equal points: their order is none."""
-    starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
+    starts = _starts(x)
     if len(starts) == len(x):
         return weights
     counts = np.diff(np.append(starts, len(x)))
     return np.repeat(np.add.reduceat(weights, starts, axis=1) / counts, counts, axis=1)
+
+
+def _starts(x: Floats) -> Ints:
+    """Return the indices at which distinct values of ordered points x (n,) begin."""
+    return np.flatnonzero(np.append(True, x[1:] != x[:-1]))
 
 
 def rearranged(F: Floats) -> Floats:
