@@ -132,7 +132,7 @@ def compare(entry: Entry, law: str, first: dict, second: dict, rtol: float) -> s
             if not np.array_equal(a, b):
                 return f"{name}: {a} and {b}"
             continue
-        scale = np.max(np.abs(a), initial=0.0)
+        scale = np.max(np.abs(a), initial=entry.least.get(name, 0.0))
         off = np.max(np.abs(a.astype(float) - b), initial=0.0)
         if not off <= rtol * entry.slack.get(name, 1.0) * scale + 1e-12 * entry.size(name, first):
             return f"{name}: {a.ravel()[:4]} and {b.ravel()[:4]}"
@@ -256,6 +256,8 @@ def units(entry: Entry, arguments: dict, rng):
     changed = dict(arguments)
     for a in entry.samples:
         if changed.get(a) is not None:
+            if not np.ptp(tables(changed[a]).astype(float), axis=0).all():
+                return None, same, 0.0  # a constant column has no unit of its own
             if tables(changed[a]).dtype == bool:
                 return None, same, 0.0  # truth values have no unit: they are categories
             changed[a] = factor * np.asarray(tables(changed[a]), dtype=np.float64)

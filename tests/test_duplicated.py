@@ -1,8 +1,8 @@
 """Every pair twice is the same sample: with given kernels and ridges no answer changes.
 
-Quantiles may: between two points they are interpolated, and a point that stands twice is a step. So
-may what depends on neighbours or on the effective sample size: support outside the sample (questions
-are asked inside it) and deviations of weights that nearly cancel.
+Quantiles may: between two points they are interpolated, and a point that stands twice is a step.
+So may what depends on neighbours or on the effective sample size: support outside the sample
+(questions are asked inside it) and deviations of weights that nearly cancel.
 """
 
 import numpy as np

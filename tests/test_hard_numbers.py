@@ -5,6 +5,7 @@ Every call ends in a right answer, in a warning that says what happened, or in a
 
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -471,3 +472,36 @@ def test_memory_is_that_of_the_machine_or_container(monkeypatch, tmp_path):
     assert base.available.__wrapped__() == 123456.0
     limit.write_text("max\n")
     assert base.available.__wrapped__() >= whole
+
+
+def test_landmarks_of_large_single_numbers():
+    """Squares of 1e30 are no single numbers."""
+    X = (1e30 * normal(3, 40, 2)).astype(np.float32)
+    k = kb.nystrom(kb.Gaussian(1e30), X, 40, rng=0, landmarks="kmeans++")
+    np.testing.assert_allclose(k(X), kb.Gaussian(1.0)(X / np.float32(1e30)), atol=1e-3)
+
+
+def test_rows_of_decimals_are_one_sequence():
+    X, Z = normal(4, 20, 2), normal(5, 20, 2)
+    rows = [[[Decimal(float(v)) for v in row] for row in A] for A in (X, Z)]
+    settings = {"prior_ridge": 0.1, "transition_ridge": 0.1, "ridge": 0.1, "rng": 0}
+    model = kb.KernelBayesFilter(K, K, **settings)
+    a, b = model.fit(*rows).filter(rows[0]).mean(), model.fit(X, Z).filter(X).mean()
+    np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("where", [np.inf, -np.inf, 1e80])
+def test_there_is_no_density_at_infinity(where):
+    theta = normal(6, 100, 2)
+    model = kb.LikelihoodFree(method="cme", rng=0).fit(theta, theta + 0.3 * normal(7, 100, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        logs = model.posterior(np.zeros(2)).log_density([[0.0, 0.0], [0.0, where]])
+    assert np.isfinite(logs[0])
+    assert logs[1] == -np.inf or logs[1] < -1e100
+
+
+def test_checks_need_data():
+    theta = normal(8, 40, 2)
+    with pytest.raises(ValueError, match="x has no numbers"):
+        kb.sbc(lambda x, m, rng: rng.normal(size=(m, 2)), theta=theta, x=np.empty((40, 0)), rng=0)

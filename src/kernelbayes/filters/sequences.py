@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -63,7 +65,7 @@ def _is_sequence(part: PointsLike) -> bool:
     if is_frame(part) or isinstance(part, Mapping):
         return True
     if isinstance(part, list | tuple):  # nested lists of numbers are rows of one sequence
-        return len(part) > 0 and not isinstance(part[0], int | float | np.number | type(None))
+        return len(part) > 0 and not isinstance(part[0], Number | Decimal | type(None))
     return is_array_api_obj(part) and getattr(part, "ndim", 0) >= 1
 
 

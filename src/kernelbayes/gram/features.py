@@ -104,7 +104,7 @@ def nystrom(
         if isinstance(X, dict | list) or X.ndim != 2:
             raise TypeError("landmarks='kmeans++' needs vectors; use 'uniform' or 'rpcholesky'")
         seed = int(generator.integers(2**31))
-        A = to_numpy(X)
+        A = as_doubles(X)  # squares of large float32 numbers overflow
         A = A - A.mean(axis=0)  # sklearn expands the squared distance, which would lose digits
         order = kmeans_plusplus(A, rank, random_state=seed)[1]
     rows = generator.permutation(n)[:ERROR_ROWS] if n > ERROR_ROWS else np.arange(n)

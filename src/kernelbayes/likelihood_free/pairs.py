@@ -195,6 +195,8 @@ def _pairs(
         names = column_names(theta) or getattr(model, "names_", None)
     if np.shape(pairs[1])[:1] != (len(pairs[0]),):
         raise ValueError(f"{len(pairs[0])} parameters but {len(np.atleast_1d(pairs[1]))} data sets")
+    if not np.size(pairs[1]):
+        raise ValueError(f"x has no numbers: its shape is {np.shape(pairs[1])}; give the data sets")
     d = pairs[0].shape[1]
     return *pairs, names if names and len(names) == d else tuple(f"theta[{j}]" for j in range(d))
 

@@ -162,8 +162,9 @@ class Posterior(Embedding):
         if points.size % d or points.ndim > 2 or (points.ndim == 2 and points.shape[1] != d):
             raise ValueError(f"theta has shape {points.shape}, the posterior {d} parameters")
         points = points.reshape(-1, d)
-        everywhere = np.ones(len(points), dtype=bool)
-        inside = everywhere if self.prior is None else self.prior.inside(points)
+        inside = np.isfinite(points).all(axis=1)
+        if self.prior is not None and np.any(inside):
+            inside[inside] = self.prior.inside(points[inside])
         logs = np.full(len(points), -np.inf)
         if np.any(inside):
             there = points[inside]
