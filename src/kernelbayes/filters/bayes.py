@@ -31,7 +31,7 @@ from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing, training_parts
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
-from kernelbayes.filters.encode.lags import Lags, with_velocity
+from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
@@ -83,16 +83,18 @@ class KernelBayesFilter(Filter):
     rank : int, optional
         Nystrom features of this rank (all points, if they are fewer) for all kernels: a step costs
         O(n rank^2) at most.
-    lags : int, or a sequence of float
+    lags : int, a sequence of float, or "auto"
         Observations in the window that the update sees: the last k as one, a kernel for each
         (:mod:`kernelbayes.filters.encode.lags`). Bandwidth multiples of the lags, newest first, are
         chosen unless they are given.
-    order : {1, 2}
+    order : {1, 2, "auto"}
         With 2, the transition also depends on the velocity, the difference to the state before.
-    features : {"raw", "regression", "both"}
+    features : {"raw", "regression", "both", "auto"}
         The update sees the window, the estimate of E[z | window] of a ridge regression
         (:mod:`kernelbayes.filters.encode.encoder`), or both. With "regression", ``kernel_x`` is a
-        kernel on the estimates.
+        kernel on the estimates. Where lags, order or features are "auto", they are 1, 1 and "raw"
+        unless another was clearly better on blocks of time left out
+        (:mod:`kernelbayes.filters.choose.options`), or all kernels and ridges are given.
     ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
         Estimate of the prediction's weights on the training states, as in
         :func:`~kernelbayes.density_ratio`, for the importance rule. Any but "kulsif", which is
@@ -116,6 +118,8 @@ class KernelBayesFilter(Filter):
     kernel_x_, kernel_z_, kernel_u_ : Kernel
     lags_ : tuple of float
         Bandwidth multiples of the lags.
+    order_ : int
+    features_ : str
     prior_ridge_, transition_ridge_, ridge_, memory_, tempering_ : float
     dynamics_ : Dynamics
     observations_ : Observations
@@ -143,9 +147,9 @@ class KernelBayesFilter(Filter):
         ridge: Ridge = "auto",
         back_ridge: Ridge = "auto",
         rank: int | None = None,
-        lags: Lags = 1,
-        order: int = 1,
-        features: Features = "raw",
+        lags: Lags | Literal["auto"] = "auto",
+        order: int | Literal["auto"] = "auto",
+        features: Features | Literal["auto"] = "auto",
         ratio: RatioMethod = "kulsif",
         memory: float | Literal["auto"] = "auto",
         tempering: float | Literal["auto"] = "auto",
@@ -196,13 +200,17 @@ class KernelBayesFilter(Filter):
         check_parameters(self, "auto")
         option(self.transition, "transition", ("operator", "shift"))
         _check_initial(self.initial)
-        option(self.order, "order", (1, 2))
+        option(self.order, "order", (1, 2, "auto"))
+        option(self.features, "features", ("raw", "regression", "both", "auto"))
+        if not (isinstance(self.lags, str) and self.lags == "auto"):
+            check_lags(self.lags)
         parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u), copy)
         data = join(parts)
         if data.controls is not None and self.transition == "shift":
             raise ValueError("transition='shift' knows no controls; use 'operator'")
         self.choice_ = choose(self, parts)
         chosen = self.choice_.arguments
+        self.order_, self.features_ = chosen["order"], chosen["features"]
         known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
         self.lengths_ = data.lengths
@@ -226,7 +234,7 @@ class KernelBayesFilter(Filter):
     def _learn(self, data: Training, seen: Encoded) -> None:
         rng = as_generator(self.rng)
         Z, kernel_z = self.Z_, self.kernel_z_
-        if self.order == 2:
+        if self.order_ == 2:
             Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
         L = state_gram(kernel_z, Z, self.rank_, rng).factor
         controlled = None
@@ -247,7 +255,7 @@ class KernelBayesFilter(Filter):
         )  # fmt: skip
         self.controls_ = data.controls
         self.encoder_, self.lags_ = seen.encoder, seen.scales
-        if self.features == "regression":
+        if self.features_ == "regression":
             self.kernel_x_ = seen.kernel
         gram = observation_gram(seen.kernel, seen.X, self.rank_, rng)
         self.observations_ = Observations(

@@ -74,7 +74,9 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     ) -> Bools | None:
         """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
         X, known = split_missing(X)
-        if getattr(self, "features", "raw") == "regression":  # then kernel_x is not on observations
+        if (
+            getattr(self, "features_", "raw") == "regression"
+        ):  # then kernel_x is not on observations
             kernel_x = None
         self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z

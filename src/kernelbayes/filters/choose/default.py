@@ -13,8 +13,9 @@ beliefs.
    after each stretch of a block the worse half is given up.
 2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
    at a time. Among the kernels on controls is one so wide that they are ignored.
-3. Exponents other than one on the prediction and on the observation challenge the best. Without
-   memory, the filter is a regression on x: what is chosen is no worse than that on these blocks.
+3. Options challenge the best: velocity, windows, regressions, exponents
+   (:mod:`~kernelbayes.filters.choose.options`). Without memory, the filter is a regression on what
+   it sees: what is chosen is no worse than that on these blocks.
 4. The middle of all that are within a standard error of the best is taken, if it is as good.
 
 To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
@@ -35,7 +36,8 @@ from kernelbayes.arrays import Floats, as_vectors, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, judge_of
-from kernelbayes.filters.choose.racing import Arguments, Entry, Races, gains
+from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join, pieces_of
 from kernelbayes.gram.features import nystrom
@@ -82,10 +84,6 @@ PIECE = 60
 # and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
 # race uses, a judgement and not a measurement.
 MOST_EXACT, LARGE_RANK = 2000, 300
-# Exponents on the prediction and on the observation that challenge Bayes' rule, which has 1. A
-# filter without memory is a regression, and must not lose to it; with ridges of a regression.
-EXPONENTS = {"memory": (0.5, 0.0), "tempering": (0.5, 0.25)}
-WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
 # Values of a column below the first and above the last of these quantiles count as those: one in a
 # hundred may be an outlier, as everywhere (OUTLYING of rules/support.py).
 INNER = (0.005, 0.995)
@@ -114,8 +112,8 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
     # Estimates of the state have its units.
     seen = data.Z if model.features == "regression" else data.X
     first = _first_guess(given, seen, data.Z, data.controls, model.method)
-    # Exponents race with the rest, but not alone: with all else given, the rule is Bayes'.
-    if all(first[name] is given[name] for name in NAMES if name not in EXPONENTS):
+    # Options race with the rest, but not alone: with all else given, the filter is the plain one.
+    if all(first[name] is given[name] for name in NAMES if name not in PLAIN):
         return Choice(first, why)
     some = whole_rows(subsample(parts))
     try:
@@ -142,8 +140,7 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
 
 
 NAMES = (
-    "kernel_x", "kernel_z", "kernel_u", "ridge", "prior_ridge", "transition_ridge", "rank",
-    *EXPONENTS,
+    "kernel_x", "kernel_z", "kernel_u", "ridge", "prior_ridge", "transition_ridge", "rank", *PLAIN,
 )  # fmt: skip
 
 
@@ -169,27 +166,8 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     for name, value in free.items():
         if value is None or isinstance(value, str):
             best = races.along(best, {name: FIRST_MOVES[name]})
-    return _with_exponents(races, best, given)
-
-
-def _with_exponents(races: Races, best: Entry, given: Arguments) -> Entry:
-    """Best, or what is better with other exponents on prediction or observation."""
-    at, free = races.parameters(best.candidate.at), isinstance(given["ridge"], str)
-    square = 2 if races.model.method == "original" else 1
-    rivals: list[Arguments] = []
-    for name, values in EXPONENTS.items():
-        if races.model.literal or not isinstance(given[name], str):
-            continue
-        rivals += [{**at, name: value} for value in values if value > 0.0]
-        if name == "memory":
-            ridges = [ridge**square for ridge in WITHOUT_MEMORY] if free else [at["ridge"]]
-            rivals += [{**at, "memory": 0.0, "ridge": ridge} for ridge in ridges]
-    if not rivals:
-        return best
-    found = races.race([races.enter(rival) for rival in rivals], best)
-    if not gains(found, best):
-        return best
-    return races.along(found, {"ridge": FIRST_MOVES["ridge"]}) if free else found
+    estimates = scaled_kernels(Z, WIDTHS_ESTIMATES, "Z")
+    return Challenge(races, given, estimates, split_missing(X)[1] is None).run(best)
 
 
 def candidates(
@@ -202,7 +180,7 @@ def candidates(
         kernels["kernel_z"] = scaled_kernels(Z, WIDTHS_Z, "Z")
     if given["kernel_x"] is None:
         kinds = [scaled_kernels(X, WIDTHS_X, whole=whole) for whole in (False, True)]
-        if kinds[0] != kinds[1] and getattr(races.model, "features", "raw") != "regression":
+        if kinds[0] != kinds[1] and given["features"] != "regression":
             kinds.sort(key=lambda kind: regression_error(races, kind, first))
         kernels["kernel_x"] = kinds[0]
     return [
@@ -254,10 +232,9 @@ def _first_guess(
         ("ridge", ridge),
         ("prior_ridge", MIDDLE_PRIOR),
         ("transition_ridge", MIDDLE_PRIOR),
-        ("memory", 1.0),
-        ("tempering", 1.0),
+        *PLAIN.items(),
     ):
-        if isinstance(found[name], str):
+        if isinstance(found[name], str) and found[name] == "auto":
             found[name] = value
     return found
 

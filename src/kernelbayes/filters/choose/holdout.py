@@ -203,7 +203,7 @@ def _coverage_error(beliefs: Beliefs, Z: PointsLike, level: float = 0.9) -> Floa
 # What was learned from all sequences and stays when a part is left out.
 CHOSEN = (
     "kernel_x", "kernel_z", "kernel_u", "prior_ridge", "transition_ridge", "ridge", "lags",
-    "memory", "tempering",
+    "order", "features", "memory", "tempering",
 )  # fmt: skip
 
 

@@ -90,6 +90,12 @@ def gains(found: Entry, best: Entry) -> bool:
     return found.score < (1.0 - math.copysign(LEAST_GAIN, best.score)) * best.score
 
 
+def clearly_better(found: Entry, best: Entry) -> bool:
+    """Whether one is better than the best by more than a standard error."""
+    worse, error = found.behind(best)
+    return worse + error < 0.0
+
+
 @dataclass(eq=False)
 class Races:
     """What candidates are scored on, and what is known of those that were."""

@@ -50,7 +50,7 @@ from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
-from kernelbayes.filters.choose.racing import Arguments, Entry, Races
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
 from kernelbayes.filters.choose.walks import in_order, walked
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
@@ -201,8 +201,10 @@ class _Search(Races):
 
     def _gaussian(self, best: Entry) -> Kernel | None:
         """Return the kernel on observations, if it is a Gaussian one."""
-        kernel: Kernel = self.parameters(best.candidate.at)["kernel_x"]
-        return None if kernel.gaussian_bandwidth is None else kernel
+        at = self.parameters(best.candidate.at)
+        kernel: Kernel = at["kernel_x"]
+        estimates = at.get("features") == "regression"  # then it is on those
+        return None if estimates or kernel.gaussian_bandwidth is None else kernel
 
     def _per_dimension(self, best: Entry) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
         """List the kernel with learned bandwidths, if there is one, and those without each part."""
@@ -244,8 +246,7 @@ class _Search(Races):
         for k, setting in enumerate(settings):
             self.apart[setting.base] = {i: {"kernel_x": other[k]} for i, other in apart.items()}
         winner = self.race(settings, best)
-        worse, error = winner.behind(best)
-        return winner if worse + error < 0.0 else best
+        return winner if clearly_better(winner, best) else best
 
     def _descend(self, best: Entry, step: dict[str, float], limit: float) -> Entry:
         """Move one parameter at a time until no move of this size helps."""

@@ -34,6 +34,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.filters.encode.lags import (
     as_rows,
+    block_errors,
     check_lags,
     choose_scales,
     window_kernel,
@@ -43,11 +44,11 @@ from kernelbayes.filters.encode.lags import (
 from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.gram.features import nystrom
-from kernelbayes.gram.loo import RidgePath, fold_predictions, ridge_grid
+from kernelbayes.gram.loo import fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, concatenate, count, option
+from kernelbayes.points import Points, concatenate, count
 from kernelbayes.select.regression import Basis, landmark_basis
 
 if TYPE_CHECKING:
@@ -158,9 +159,9 @@ class Encoded:
 
 def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None) -> Encoded:
     """Training observations of a filter whose kernels and states are known, encoded."""
-    lags = check_lags(model.lags)
-    features = option(model.features, "features", ("raw", "regression", "both"))
-    if features == "raw" and lags == 1 and np.ndim(model.lags) == 0:
+    given, features = (model.choice_.arguments[name] for name in ("lags", "features"))
+    lags = check_lags(given)
+    if features == "raw" and lags == 1 and np.ndim(given) == 0:
         return Encoded(None, model.X_, known, model.kernel_x_)
     what = f"lags={lags}" if features == "raw" else f"features={features!r}"
     rows = [as_rows(part.X, what) for part in parts]
@@ -171,8 +172,8 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     W = reduce(concatenate, [encoder(X) for X in rows])
     scales: tuple[float, ...] = (1.0,) * lags
     if features != "regression":
-        if np.ndim(model.lags):
-            scales = tuple(float(s) for s in model.lags)  # type: ignore[union-attr]
+        if np.ndim(given):
+            scales = tuple(map(float, given))
         else:
             scales = choose_scales(
                 model.kernel_x_, *split_missing(W), model.Z_, model.kernel_z_, lags
@@ -229,6 +230,22 @@ def learn_regression(
     return _LAST_LEARNED[key]
 
 
+def window_error(W: Array, Z: Points, lags: int) -> float:
+    """Mean squared error of a regression of states on windows (n, lags d), in their variances.
+
+    On blocks of time left out, at the middle bandwidth: what a regression may be worth.
+    """
+    V, Y = np.asarray(to_numpy(W), dtype=np.float64), _targets(Z, Gaussian(1.0))
+    d = V.shape[1] // lags
+    rows = np.flatnonzero(~np.isnan(V[:, :d]).all(axis=1))
+    V, Y = V[rows], Y[rows]
+    centre, spread = np.nanmean(V, axis=0), np.nanstd(V, axis=0)
+    inputs = (filled(V, d, centre) - centre) / np.where(spread > 0.0, spread, 1.0)
+    unit = Y.std(axis=0)
+    H = (Y - Y.mean(axis=0)) / np.where(unit > 0.0, unit, 1.0)
+    return _chosen(inputs, H, np.random.default_rng(0), WINDOW_SCALES[1:2])[3]
+
+
 def _learned(
     V: Floats, d: int, Y: Floats, rng: np.random.Generator, scales: tuple[float, ...]
 ) -> tuple[Regressed, Floats]:
@@ -242,7 +259,7 @@ def _learned(
     spread, unit = np.where(spread > 0.0, spread, 1.0), np.where(unit > 0.0, unit, 1.0)
     inputs = (filled(V[rows], d, centre) - centre) / spread
     H = ((Y - middle) / unit)[rows]
-    basis, ridge, scale = _chosen(inputs, H, rng, scales)
+    basis, ridge, scale, _ = _chosen(inputs, H, rng, scales)
     r, ridges = np.full(len(H), 1.0 / len(H)), np.full(H.shape[1], ridge)
     coefficients, out = fold_predictions(basis(inputs), H, ridges, r, _blocks(len(H)))
     left_out = np.full((len(V), H.shape[1]), np.nan)
@@ -274,8 +291,11 @@ def _blocks(n: int) -> Ints:
 
 def _chosen(
     U: Floats, H: Floats, rng: np.random.Generator, scales: tuple[float, ...]
-) -> tuple[Basis, float, float]:
-    """Basis, ridge and bandwidth in medians with the least error on blocks of time left out."""
+) -> tuple[Basis, float, float, float]:
+    """Basis, ridge and bandwidth in medians with the least error on blocks of time left out.
+
+    That error last, a mean over rows and columns.
+    """
     order = rng.permutation(len(U))
     rows = np.linspace(0, len(U) - 1, min(CHOICE_ROWS, len(U))).astype(int)
     metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
@@ -283,24 +303,13 @@ def _chosen(
     best, ridge, chosen = np.inf, 1.0, scales[0]
     for scale in scales:
         F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
-        errors, grid = _errors(F, H[rows])
+        grid = ridge_grid(F, size=RIDGE_STEPS)
+        errors = block_errors(F, H[rows], grid, TIME_BLOCKS)
         if errors.min() < best:
             best, ridge, chosen = float(errors.min()), float(grid[np.argmin(errors)]), scale
     landmarks = U[order[:FINAL_LANDMARKS]]
-    return landmark_basis(landmarks, metric, chosen * median, slope), ridge, chosen
-
-
-def _errors(F: Floats, H: Floats) -> tuple[Floats, Floats]:
-    """Squared errors of every ridge on blocks left out in turn, and the ridges."""
-    block, grid = _blocks(len(F)), ridge_grid(F, size=RIDGE_STEPS)
-    total = np.zeros(len(grid))
-    for b in range(TIME_BLOCKS):
-        out, kept = block == b, block != b
-        path = RidgePath.of(F[kept], H[kept], np.full(int(kept.sum()), 1.0 / kept.sum()))
-        at = F[out] @ path.Q
-        for j, shrink in enumerate(path.filtered(grid[:, None])):
-            total[j] += np.sum(((at * shrink) @ path.cross - H[out]) ** 2)
-    return total, grid
+    basis = landmark_basis(landmarks, metric, chosen * median, slope)
+    return basis, ridge, chosen, best / H[rows].size
 
 
 def filled(V: Floats, d: int, means: Floats) -> Floats:

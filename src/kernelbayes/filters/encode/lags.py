@@ -34,7 +34,7 @@ from kernelbayes.arrays import (
     namespace,
     to_numpy,
 )
-from kernelbayes.gram import Gram
+from kernelbayes.gram import EXACT, Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.points import Points, PointsLike, concatenate, integer, positive_each, take
@@ -44,8 +44,9 @@ Lags = int | Sequence[float]
 # (0 leaves the kernel as it is, 1/2 keeps the median distance of a window at one), and the growth
 # from one lag to the next, up to a window whose eighth entry hardly counts.
 WIDENINGS, GROWTHS = (0.0, 0.5), (1.0, 1.25, 1.6)
-# Windows on which they are scored, in so many blocks of time: a choice among six needs no more.
-WINDOW_ROWS, BLOCKS = 600, 4
+# Windows on which they are scored, in so many blocks of time, and features of a kernel on them: a
+# choice among six needs no more.
+WINDOW_ROWS, BLOCKS, WINDOW_FEATURES = 600, 4, 200
 # Spread of velocities below this share of the states' spread is rounding: there is none to learn.
 AT_REST = 1e-9
 
@@ -134,16 +135,21 @@ def choose_scales(
 
 def _block_error(kernel: Kernel, X: Points, H: Floats) -> float:
     """Least squared error over ridges of regressions that each leave out a block of rows."""
-    F = np.asarray(to_numpy(Gram.of(kernel, kernel.points(X), double=True).factor), dtype=float)
-    block = np.arange(len(F)) * BLOCKS // len(F)
-    grid = ridge_grid(F)
-    total = np.zeros(len(grid))
-    for b in range(BLOCKS):
+    gram = Gram.of(kernel, kernel.points(X), rank=WINDOW_FEATURES, tol=EXACT, rng=0, double=True)
+    F = np.asarray(to_numpy(gram.factor), dtype=float)
+    return float(block_errors(F, H, ridge_grid(F), BLOCKS).min())
+
+
+def block_errors(F: Floats, H: Floats, ridges: Floats, blocks: int) -> Floats:
+    """Squared errors of every ridge, summed over blocks of rows that are left out in turn."""
+    block, total = np.arange(len(F)) * blocks // len(F), np.zeros(len(ridges))
+    for b in range(blocks):
         out, kept = block == b, block != b
         path = RidgePath.of(F[kept], H[kept], np.full(int(kept.sum()), 1.0 / kept.sum()))
-        for j, ridge in enumerate(grid):
-            total[j] += np.sum((path.predict(F[out], ridge) - H[out]) ** 2)
-    return float(total.min())
+        at = F[out] @ path.Q
+        for j, shrink in enumerate(path.filtered(ridges[:, None])):
+            total[j] += np.sum(((at * shrink) @ path.cross - H[out]) ** 2)
+    return total
 
 
 # --- velocity -------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+r"""Options that challenge the best filter of a race: velocity, a window, regression, exponents.
+
+The plain filter is of first order, sees one observation at a time and follows Bayes' rule. Each
+option is a handful of rivals of the best filter so far, the cheap ones first; a rival that falls
+behind is given up after a stretch. An option is taken only if it is better by more than a standard
+error on the blocks left out, and rivals of the next option have it too.
+
+1. ``order=2``: the transition knows the velocity.
+2. ``lags``: the update sees the last few observations, under bandwidth multiples that a closed form
+   chooses once.
+3. ``features="regression"``: the update sees an estimate of E[z | window]. A closed form tells
+   first whether the regression is anywhere near the best.
+4. Exponents other than one on the prediction and on the observation. Without memory the filter is a
+   regression on what the update sees, so that what is chosen is no worse than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelbayes.arrays import to_numpy
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
+from kernelbayes.filters.encode.encoder import window_error
+from kernelbayes.filters.encode.lags import choose_scales, windows
+from kernelbayes.filters.missing import split_missing
+from kernelbayes.filters.sequences import Part, join
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import count
+
+# What a filter is that has none of the options.
+PLAIN: Arguments = {"lags": 1, "order": 1, "features": "raw", "memory": 1.0, "tempering": 1.0}
+# Exponents on the prediction and on the observation that challenge Bayes' rule, which has 1. A
+# filter without memory is a regression, and must not lose to it; with ridges of a regression.
+EXPONENTS = {"memory": (0.5, 0.0), "tempering": (0.5, 0.25)}
+WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
+# Observations in a window, and in that of a regression, which needs no kernel on all of it: of
+# 1, 4 and 8, four had the least error on simulated walks, eight on recordings of neurons.
+WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
+# Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
+WINDOW_RIDGES = (1.0, 0.1)
+# Bandwidths on the estimates of a regression, in root mean square distances of two states.
+WIDTHS_ESTIMATES = (0.125, 0.5)
+# A regression whose error is larger than so many times the loss of the best filter does not race:
+# memory on top of it gained up to a third on simulated recordings.
+HOPELESS = 1.5
+# Factor of one move of the ridge after an option is taken: a decade.
+RIDGE_MOVE = {"ridge": 10.0}
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """What is needed to make rivals of the best filter in a race."""
+
+    races: Races
+    given: Arguments  # of the filter; "auto" is free to choose
+    estimates: list[Kernel]  # on states, hence on estimates of them
+    whole: bool  # whether no observation is missing in part
+
+    def run(self, best: Entry) -> Entry:
+        """Return the best filter with what options are worth it."""
+        if self.races.model.literal:
+            return best
+        for rivals in (self._velocity, self._window, self._regression):
+            found = self.races.race([self.races.enter(at) for at in rivals(best)], best)
+            if found is not best and clearly_better(found, best):
+                best = self._moved(found)
+        found = self.races.race([self.races.enter(at) for at in self._exponents(best)], best)
+        return self._moved(found) if gains(found, best) else best
+
+    def _moved(self, found: Entry) -> Entry:
+        free = isinstance(self.given["ridge"], str)
+        return self.races.along(found, RIDGE_MOVE) if free else found
+
+    def _free(self, name: str) -> bool:
+        return isinstance(self.given[name], str) and self.given[name] == "auto"
+
+    def _velocity(self, best: Entry) -> Iterator[Arguments]:
+        at = self.races.parameters(best.candidate.at)
+        moves = getattr(self.races.model, "transition", "operator") == "operator"
+        if self._free("order") and moves and at["kernel_z"].is_vector:
+            yield {**at, "order": 2}
+
+    def _window(self, best: Entry) -> Iterator[Arguments]:
+        at, every = self.races.parameters(best.candidate.at), self.races.every
+        # With holes, every pattern of what is missing in a window would need a model of its own.
+        possible = self.whole and at["features"] == "raw" and at["kernel_x"].is_vector
+        if not (self._free("lags") and possible and reach(every, WINDOW)):
+            return
+        data = join(every)
+        parts = [windows(_rows(s), WINDOW) for s in every]
+        scales = choose_scales(
+            at["kernel_x"], *split_missing(np.concatenate(parts)), data.Z, at["kernel_z"], WINDOW
+        )
+        for factor in WINDOW_RIDGES if isinstance(self.given["ridge"], str) else (1.0,):
+            yield {**at, "lags": scales, "ridge": factor * at["ridge"]}
+
+    def _regression(self, best: Entry) -> Iterator[Arguments]:
+        at, every = self.races.parameters(best.candidate.at), self.races.every
+        lengths = [k for k in REGRESSION_WINDOWS if self._free("lags") and reach(every, k)]
+        wanted = self._free("features") and self.given["kernel_x"] is None
+        if not (wanted and lengths and at["kernel_z"].is_vector):
+            return
+        Z = join(every).Z
+        errors = {
+            k: window_error(np.concatenate([windows(_rows(s), k) for s in every]), Z, k)
+            for k in lengths
+        }
+        k = min(errors, key=errors.__getitem__)
+        if errors[k] > HOPELESS * best.score:
+            return
+        free = self._free("memory")
+        for kernel in self.estimates:
+            new = {**at, "features": "regression", "lags": k, "kernel_x": kernel}
+            yield new
+            if free and at["memory"] > 0.0:
+                yield {**new, "memory": 0.0, "ridge": WITHOUT_MEMORY[0]}
+
+    def _exponents(self, best: Entry) -> Iterator[Arguments]:
+        at = self.races.parameters(best.candidate.at)
+        square = 2 if self.races.model.method == "original" else 1
+        for name, values in EXPONENTS.items():
+            if not self._free(name):
+                continue
+            yield from ({**at, name: value} for value in values if value > 0.0)
+            if name == "memory":
+                free = isinstance(self.given["ridge"], str)
+                ridges = [ridge**square for ridge in WITHOUT_MEMORY] if free else [at["ridge"]]
+                yield from ({**at, "memory": 0.0, "ridge": ridge} for ridge in ridges)
+
+
+def reach(parts: list[Part], lags: int) -> bool:
+    """Whether observations are vectors, and windows of so many reach back for most steps."""
+    X = parts[0].X
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "fiu" or X.ndim > 2:
+        return False
+    lengths = np.array([count(s.X) for s in parts])
+    return bool(2 * lengths[lengths >= 2 * lags].sum() >= lengths.sum())
+
+
+def _rows(part: Part) -> np.ndarray:
+    """Observations (T, d) of a sequence."""
+    X = np.asarray(to_numpy(part.X), dtype=float)
+    return X[:, None] if X.ndim == 1 else X
