@@ -104,9 +104,10 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         belief about the first one.
         """
         check_is_fitted(self, "dynamics_")
-        later, ridge = state.belief.weights, self._back_ridge()
-        for back, (w, control) in enumerate(reversed(state.history), 1):
-            later = backward(self.dynamics_, w, later, control, state.t - back, ridge)
+        later, ridge, unlike = state.belief.weights, self._back_ridge(), state.unlike
+        for back, (w, control, before) in enumerate(reversed(state.history), 1):
+            kept, unlike = max(before, unlike), before
+            later = backward(self.dynamics_, w, later, control, state.t - back, ridge, kept)
         return Embedding(self.Z_, later, self.kernel_z_, self.names_z_)
 
     def filter(
@@ -272,7 +273,11 @@ def run_all(
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
     """Smoothed beliefs of sequences that have been filtered."""
     back = model.dynamics_, lag, model._back_ridge()
-    return [_beliefs(model, run, passed_back(run.weights, run.controls, *back)) for run in runs]
+    unlike = [[info.unlike for info in run.infos] for run in runs]
+    return [
+        _beliefs(model, run, passed_back(run.weights, run.controls, *back, shares))
+        for run, shares in zip(runs, unlike, strict=True)
+    ]
 
 
 def _forecast(

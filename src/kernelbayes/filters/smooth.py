@@ -5,6 +5,11 @@ next state of the ratio of the smoothed belief there to its prediction,
 
 .. math:: p(z_t \mid x_{1:T}) = p(z_t \mid x_{1:t}) \, \mathrm{E} \Big[
           \frac{p(z_{t+1} \mid x_{1:T})}{p(z_{t+1} \mid x_{1:t})} \,\Big|\, z_t \Big] .
+
+Where an observation is unlike the training sample, its state may be too, and beliefs over training
+states cannot follow it. What is passed back from there, or to there, does harm. So the smoothed
+belief is mixed with the filtered one, by the share that the update did not trust of either
+observation.
 """
 
 from __future__ import annotations
@@ -23,28 +28,41 @@ def passed_back(
     dynamics: Dynamics,
     lag: int | None,
     ridge: float,
+    unlike: list[float],
 ) -> list[Array]:
-    """Smoothed beliefs (n,) of a sequence, given all observations or those up to ``lag`` later."""
+    """Smoothed beliefs (n,) of a sequence, given all observations or those up to ``lag`` later.
+
+    ``unlike`` has the share of each observation that was not trusted.
+    """
     last, smooth = len(weights) - 1, list(weights)
     for t in range(last - 1, -1, -1):
         end = t + 1 if lag is None else min(last, t + lag)
         later = smooth[end] if lag is None else weights[end]
         for s in range(end, t, -1):
-            later = backward(dynamics, weights[s - 1], later, controls[s], s, ridge)
+            kept = max(unlike[s - 1], unlike[s])
+            later = backward(dynamics, weights[s - 1], later, controls[s], s, ridge, kept)
         smooth[t] = later
     return smooth
 
 
 def backward(
-    dynamics: Dynamics, w: Array, later: Array, control: Points | None, t: int, ridge: float
+    dynamics: Dynamics,
+    w: Array,
+    later: Array,
+    control: Points | None,
+    t: int,
+    ridge: float,
+    kept: float = 0.0,
 ) -> Array:
     """Smoothed belief (n,) from the filtered one w and the smoothed one at time t, a step later.
 
     The belief w is multiplied by the mean, given each state, of the ratio of ``later`` to the
     prediction. Both are embeddings, and the ratio is a regression in the prediction's covariance of
     features (as in Bayes' rule with the next state as observation). Where the two beliefs have no
-    transition in common, w stays as it is.
+    transition in common, w stays as it is. Of w, the share ``kept`` stays in any case.
     """
+    if kept >= 1.0:
+        return w
     if dynamics.simulated is not None:
         moved = dynamics.simulated.moved(control, t)
         dynamics = dynamics if moved is None else replace(dynamics, moved=moved)
@@ -59,7 +77,9 @@ def backward(
     ratio = xp.clip(solver.values_features(dynamics.features.T @ later), min=0.0)
     mean = xp.clip(_mean_after(dynamics, ratio, control), min=0.0)
     result = normalised(xp.clip(w, min=0.0) * mean)
-    return w if result is None else result
+    if result is None:
+        return w
+    return result if kept == 0.0 else (1.0 - kept) * result + kept * w
 
 
 def _mean_after(dynamics: Dynamics, values: Array, control: Points | None) -> Array:

@@ -253,7 +253,7 @@ def step(
     W, history = state.belief.weights[:, None], state.history
     lost = np.zeros(1)
     for t in range(state.t, state.t if first else state.t + steps):
-        history = (*history, (W[:, 0], u))
+        history = (*history, (W[:, 0], u, state.unlike if t == state.t else 0.0))
         W, again = predict(dynamics, W, u, t)
         lost = np.maximum(lost, again)
     W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost)
@@ -262,7 +262,10 @@ def step(
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
-    return replace(state, t=t, belief=belief, history=history, past=past), infos[0]
+    new = replace(
+        state, t=t, belief=belief, unlike=infos[0].unlike, history=history, past=past
+    )  # fmt: skip
+    return new, infos[0]
 
 
 # --- what a step warns of -------------------------------------------------------------------------

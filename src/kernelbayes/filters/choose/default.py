@@ -131,12 +131,18 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
     why["settings"] = (
         f"the best of {len(races.table)} on {len(races.held_out)} blocks of time left out in turn"
     )
+    # The best without options is among the others, unless it is the best of all.
     done = sorted(races.complete.values(), key=lambda trial: trial.score)
+    done.sort(key=lambda trial: _has_options(races.bases[trial.candidate.at.base]))
     chosen, *others = (
         {**given, **races.parameters(trial.candidate.at), "rank": given["rank"]}
         for trial in (best, *(trial for trial in done if trial is not best))
     )
     return Choice(chosen, why, races.table, others[: FINALISTS - 1])
+
+
+def _has_options(at: Arguments) -> bool:
+    return any(at[name] != plain for name, plain in PLAIN.items())
 
 
 NAMES = (
