@@ -29,7 +29,8 @@ from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, names
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
-from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing, training_parts
+from kernelbayes.filters.choose.holdout import training_parts
+from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter

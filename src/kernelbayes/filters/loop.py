@@ -192,8 +192,8 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
 
     def calibrate(
         self,
-        X: PointsLike,
-        Z: PointsLike,
+        X: PointsLike = None,
+        Z: PointsLike = None,
         controls: PointsLike = None,
         *,
         parts: int = 5,
@@ -207,7 +207,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X, Z, controls
-            What the filter was fitted on.
+            What the filter was fitted on; by default the sequences it keeps.
         parts : int
             At least 2; more cost more, and are closer to the filter that learned from everything.
         smooth : bool

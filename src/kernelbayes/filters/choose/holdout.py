@@ -198,6 +198,22 @@ def _coverage_error(beliefs: Beliefs, Z: PointsLike, level: float = 0.9) -> Floa
     return np.full(len(inside), abs(float(inside.mean()) - level))
 
 
+def training_parts(model: Filter) -> list[Part]:
+    """Sequences that a filter has learned from, with their holes."""
+    if not hasattr(model, "lengths_"):
+        raise ValueError(f"{type(model).__name__} keeps no sequences: give X and Z")
+    X = model.X_ if model.known_ is None else np.where(
+        model.known_.reshape(np.shape(model.X_)), model.X_, np.nan
+    )  # fmt: skip
+    parts, start, first = [], 0, 0
+    for length in model.lengths_:
+        rows, steps = slice(start, start + length), slice(first, first + length - 1)
+        controls = None if model.controls_ is None or length == 1 else take(model.controls_, steps)
+        parts.append(Part(take(X, rows), take(model.Z_, rows), controls))
+        start, first = start + length, first + length - 1
+    return parts
+
+
 # --- calibration ----------------------------------------------------------------------------------
 
 # What was learned from all sequences and stays when a part is left out.
@@ -214,6 +230,9 @@ def calibration_of(
     check_is_fitted(model, "dynamics_")
     known = model.get_params(deep=False)
     chosen = {k: getattr(model, f"{k}_") for k in CHOSEN if k in known and hasattr(model, f"{k}_")}
+    if X is None:
+        own = training_parts(model)
+        X, Z, controls = [s.X for s in own], [s.Z for s in own], controls_of(own)
     names = model.names_x_, model.names_z_, model.names_u_
     X, Z, controls = map(each_in_order, (X, Z, controls), names)
     if smooth:

@@ -28,7 +28,7 @@ from kernelbayes.filters.choose.default import (
 from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, learn, stretches
 from kernelbayes.filters.loop import run_all, smooth_all
 from kernelbayes.filters.sequences import Part
-from kernelbayes.points import count, take
+from kernelbayes.points import count
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
@@ -104,20 +104,6 @@ def _chosen(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
             break
     steps = sum(count(s.X) for _, _, sequences in found for s in sequences)
     return Smoothing(best, least / steps, filtered / steps)
-
-
-def training_parts(model: KernelBayesFilter) -> list[Part]:
-    """Sequences that a filter has learned from, with their holes."""
-    X = model.X_ if model.known_ is None else np.where(
-        model.known_.reshape(np.shape(model.X_)), model.X_, np.nan
-    )  # fmt: skip
-    parts, start, first = [], 0, 0
-    for length in model.lengths_:
-        rows, steps = slice(start, start + length), slice(first, first + length - 1)
-        controls = None if model.controls_ is None or length == 1 else take(model.controls_, steps)
-        parts.append(Part(take(X, rows), take(model.Z_, rows), controls))
-        start, first = start + length, first + length - 1
-    return parts
 
 
 def _total(judge: Judge, beliefs: list[Beliefs], sequences: list[Part]) -> float:
