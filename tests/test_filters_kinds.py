@@ -2,6 +2,7 @@
 
 import array_api_strict
 import numpy as np
+import pandas as pd
 import pytest
 
 import kernelbayes as kb
@@ -327,3 +328,74 @@ def test_states_that_are_matrices_have_a_mean():
     )
     np.testing.assert_allclose(beliefs.mean(), Z[60:], atol=0.2)
     assert beliefs[3].mean().shape == (2, 2)
+
+
+# --- frames of numbers and categories, matrices that are known -----------------------------------
+
+
+def floors(rng, length):
+    """A walk up and down: a noisy height, and on which floor it is, which is sometimes wrong."""
+    z = np.zeros(length)
+    for t in range(1, length):
+        z[t] = 0.95 * z[t - 1] + 0.4 * rng.normal()
+    wrong = rng.uniform(size=length) < 0.05
+    floor = np.where((z > 0.0) ^ wrong, "upper", "lower")
+    return pd.DataFrame({"height": z + 0.5 * rng.normal(size=length), "floor": floor}), z
+
+
+def test_frames_of_numbers_and_categories_are_observations():
+    rng = np.random.default_rng(0)
+    (frame, z), (new, truth) = floors(rng, 200), floors(rng, 150)
+    model = kb.KernelBayesFilter(rng=0).fit(frame, z)
+    assert isinstance(model.kernel_x_, kb.Parts)
+    beliefs = model.filter(new)  # heights that were never seen
+    assert np.mean((beliefs.mean()[:, 0] - truth) ** 2) < 0.5 * np.var(truth)
+    other = model.filter(new[["floor", "height"]])
+    np.testing.assert_array_equal(other.weights, beliefs.weights)
+    state = model.start()
+    for row in new[:4].to_dict("records"):
+        state, _ = model.step(state, row)
+    np.testing.assert_allclose(state.belief.weights, beliefs.weights[3], atol=1e-12)
+    pieces = kb.KernelBayesFilter(rng=0).fit([frame[:100], frame[100:]], [z[:100], z[100:]])
+    assert isinstance(pieces.kernel_x_, kb.Parts)
+    with pytest.raises(ValueError, match="floor"):
+        model.filter(new[["height"]])
+
+
+def test_frames_of_numbers_and_categories_are_states_and_controls():
+    rng = np.random.default_rng(1)
+    frame, z = floors(rng, 120)
+    states = pd.DataFrame({"height": z, "room": np.where(z > 0.0, "attic", "hall")})
+    table = kb.KernelBayesFilter(rng=0).fit(frame, states).filter(frame[:10]).to_frame()
+    assert {"height", "height_low", "room", "room_attic", "room_hall"} <= set(table)
+    np.testing.assert_allclose(table["room_attic"] + table["room_hall"], 1.0)
+    controlled = kb.KernelBayesFilter(rng=0).fit(z, z, frame)
+    assert isinstance(controlled.kernel_u_, kb.Parts)
+    assert np.isfinite(controlled.filter(z[:10], frame[:10]).mean()).all()
+
+
+def test_a_kernel_on_indices_is_the_kernel_of_its_matrix():
+    rng = np.random.default_rng(2)
+    z = np.cumsum(rng.normal(size=70)) * 0.3
+    x = z + 0.2 * rng.normal(size=70)
+    kernel, ridges = kb.Gaussian(0.4), {"ridge": 0.01, "rng": 0}
+    G = kernel(x, x)
+    index, old, new = kb.Custom(lambda i, j: G[i][:, j]), np.arange(60), np.arange(60, 70)
+    both = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "back_ridge": 0.1} | ridges
+
+    def walk(states, rng, control=None):
+        del control
+        return states + 0.3 * rng.normal(size=states.shape)
+
+    for make in (
+        lambda k: kb.KernelBayesFilter(k, kernel, **both),
+        lambda k: kb.KernelMonteCarloFilter(
+            walk, z[:60, None], k, kernel, prior_ridge=1e-4, **ridges
+        ),
+    ):
+        given, known = make(kernel).fit(x[:60], z[:60, None]), make(index).fit(old, z[:60, None])
+        expected = given.filter(x[60:]).mean()
+        # Both factor the same matrix, to a relative trace error of 1e-10 or so over ridge 1e-2.
+        np.testing.assert_allclose(known.filter(new).mean(), expected, atol=1e-6)
+    chosen = kb.KernelBayesFilter(kernel_x=index, rng=0).fit(old, z[:60])
+    assert np.isfinite(chosen.smooth(new).mean()).all()

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from kernelbayes.arrays import Ints, as_array, as_real, is_frame, namespace, to_numpy
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import mixed_columns
 from kernelbayes.points import (
     Names,
     Points,
@@ -105,10 +106,13 @@ def names_of(X: PointsLike) -> tuple[str, ...] | None:
 def as_points(X: PointsLike, kernel: Kernel | None = None) -> Points:
     """One sequence as an array, a list of non-numbers, or a mapping of columns; NaN may stay.
 
-    It is a mapping only under a kernel that reads columns by name, or anything.
+    It is a mapping only under a kernel that reads columns by name, or anything, and where columns
+    of numbers and of categories will have kernels of their own.
     """
     if is_frame(X) and kernel is not None and kernel.by_name:
         return frame_columns(X)
+    if kernel is None and (mixed := mixed_columns(X, "a sequence")) is not None:
+        return dict(mixed)
     if isinstance(X, Mapping):
         parts = {key: as_points(part) for key, part in X.items()}
         sizes = {key: count(part) for key, part in parts.items()}
