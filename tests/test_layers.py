@@ -21,9 +21,9 @@ LAYERS = [
         "embedding",
         "compression",
     ),
-    *("rules", "estimators", "select"),
+    *("rules", "estimators", "select", "learned"),
     *("filters", "graphs"),
-    *("likelihood_free", "compare", "neural", "files", "report", "laws", "demo", "cli", "__main__"),
+    *("likelihood_free", "compare", "files", "report", "laws", "demo", "cli", "__main__"),
 ]
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 

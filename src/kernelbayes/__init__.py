@@ -25,6 +25,7 @@ from kernelbayes.filters import (
 from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.graphs import GraphBeliefs, KernelBeliefPropagation, Message
 from kernelbayes.kernels import *  # noqa: F403
+from kernelbayes.learned import NeuralFeatures
 from kernelbayes.likelihood_free import (
     LikelihoodFree,
     Posterior,
@@ -58,6 +59,7 @@ __all__ = [
     # finite features
     "Fourier",
     "Landmarks",
+    "NeuralFeatures",
     "fourier",
     "nystrom",
     "pivoted_cholesky",

@@ -43,38 +43,27 @@ EXACT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class _Finite(SameSpace):
-    """An approximation of ``kernel`` defined by its features, computed in row blocks."""
+class FiniteKernel(Kernel):
+    """A kernel defined by its features, computed in row blocks."""
 
-    kernel: Kernel
-
-    finite = True  # that is what an approximation is for
-
-    @property
-    def children(self) -> tuple[Kernel, ...]:
-        """The kernel that is approximated."""
-        return (self.kernel,)
-
-    @property
-    def exact(self) -> Kernel:
-        """The kernel that is approximated."""
-        return self.kernel
-
-    def scaled(self, factor: float) -> Kernel:  # noqa: ARG002
-        """Return the kernel itself: landmarks or frequencies belong to its bandwidth."""
-        return self
+    finite = True  # that is what it is for
 
     @property
     @abstractmethod
     def rank(self) -> int:
         """Number of features r."""
 
+    @property
+    def width(self) -> int:
+        """Numbers in memory for each row of a block."""
+        return self.rank
+
     @abstractmethod
     def _rows(self, X: Points) -> Array:
         """Features of one row block."""
 
     def _features(self, X: Points) -> Array:
-        blocks = list(row_blocks(count(X), self.rank, BLOCK_ENTRIES // 4))
+        blocks = list(row_blocks(count(X), self.width, BLOCK_ENTRIES // 4))
         first = self._rows(take(X, blocks[0]))
         if len(blocks) == 1:
             return first
@@ -92,10 +81,31 @@ class _Finite(SameSpace):
 
     def _diag(self, X: Points) -> Array:
         parts = []
-        for rows in row_blocks(count(X), self.rank):
+        for rows in row_blocks(count(X), self.width):
             F = self._rows(take(X, rows))
             parts.append(namespace(F).sum(F * F, axis=1))
         return namespace(*parts).concat(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Finite(FiniteKernel, SameSpace):
+    """An approximation of ``kernel`` by finitely many features."""
+
+    kernel: Kernel
+
+    @property
+    def children(self) -> tuple[Kernel, ...]:
+        """The kernel that is approximated."""
+        return (self.kernel,)
+
+    @property
+    def exact(self) -> Kernel:
+        """The kernel that is approximated."""
+        return self.kernel
+
+    def scaled(self, factor: float) -> Kernel:  # noqa: ARG002
+        """Return the kernel itself: landmarks or frequencies belong to its bandwidth."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)

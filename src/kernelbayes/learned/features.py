@@ -1,0 +1,287 @@
+r"""Features of rich observations, learned for what is to be inferred from them.
+
+On images or long windows a fixed kernel sees distances between pixels, not what they show. A
+network :math:`\psi` is trained so that the features of z are as nearly as possible linear in
+:math:`\psi(x)` (IW22 section 3.3); then :math:`k(x, y) = \psi(x)^\top \psi(y)` is a kernel like any
+other, with finite features.
+
+Features that were learned from some pairs fit these pairs better than others. Where intervals
+matter, learn them from one part of the sample, and the embedding from the other.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Floats, Rng, as_doubles, as_generator, to_numpy
+from kernelbayes.gram import Gram
+from kernelbayes.gram.features import cheap_features, nystrom
+from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.default import default_kernel
+from kernelbayes.learned.kernel import Learned, read_points
+from kernelbayes.learned.loss import direct, left_over, operator, profiled, unit
+from kernelbayes.learned.nets import Kind, Module, Net, import_torch, kind_of
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    column_names,
+    count,
+    finite,
+    integer,
+    option,
+    positive,
+    share,
+)
+from kernelbayes.select.search import progress_bar
+
+# Rows that the network sees at once when it is judged: bounds memory.
+JUDGED_ROWS = 512
+
+
+class _Sample(NamedTuple):
+    """Pairs on the device: inputs, features of z, k(z, z), and weights that sum to one."""
+
+    X: Any
+    phi: Any
+    diag: Any
+    weights: Any
+
+    def take(self, rows: Any) -> _Sample:
+        weights = self.weights[rows]
+        return _Sample(self.X[rows], self.phi[rows], self.diag[rows], weights / weights.sum())
+
+
+@dataclass(frozen=True)
+class NeuralFeatures:
+    r"""How to learn features; :meth:`fit` learns them and returns a kernel.
+
+    Parameters
+    ----------
+    module : torch.nn.Module, {"mlp", "cnn", "window"} or None
+        Your own network, from points (n, ...) to (n, dim), which is copied, not changed; or one of
+        ours: for vectors, for images (n, h, w) or (n, h, w, channels), or for windows (n, steps,
+        d). None chooses ours by the shape of the points: an array (n, a, b) holds images if both
+        sides have at least 8 pixels and one is at most twice the other.
+    dim : int
+        Number of features.
+    loss : {"profiled", "direct"}
+        That of IW22, or the one without an inverse (:mod:`kernelbayes.learned.loss`).
+    kernel_z : Kernel, optional
+        On z; None means the default kernel.
+    targets : int, optional
+        Of the profiled loss: so many random Fourier features of z (landmarks, where the kernel has
+        none). None: the exact kernel.
+    ridge : float
+        lambda, relative to the mean of k(x, x).
+    batch : int, optional
+        Pairs in a step, many more than ``dim``; None: all of them.
+    epochs, patience : int
+        Passes over the pairs at most, and without a gain on held-out pairs.
+    rate, decay : float
+        Learning rate and weight decay of AdamW.
+    validation : float
+        Share of the pairs that are held out, and decide when to stop and which start is best.
+    restarts : int
+        Starts from other random weights. The first start of your own module is as you give it.
+    device : str
+        Where to train: "cpu", "cuda", ...
+    rng : int, Generator or None
+        On a CPU the same seed gives the same features, to the bit.
+    progress : bool, optional
+        Show a progress bar; by default when a person is watching.
+
+    Examples
+    --------
+    The kernel goes wherever kernels go::
+
+        kernel = NeuralFeatures(rng=0).fit(images[:500], Z[:500])
+        rule = KernelBayesRule(kernel_x=kernel).fit(images[500:], Z[500:])
+    """
+
+    module: Module | Kind | None = None
+    dim: int = 32
+    loss: Literal["profiled", "direct"] = "profiled"
+    kernel_z: Kernel | None = None
+    targets: int | None = 100
+    ridge: float = 1e-3
+    batch: int | None = 256
+    epochs: int = 200
+    patience: int = 20
+    rate: float = 3e-3
+    decay: float = 1e-2
+    validation: float = 0.2
+    restarts: int = 1
+    device: str = "cpu"
+    rng: Rng = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "epochs", "patience", "restarts"):
+            object.__setattr__(self, name, integer(getattr(self, name), name))
+        for name in ("targets", "batch"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, integer(getattr(self, name), name, 2))
+        for name in ("ridge", "rate"):
+            positive(getattr(self, name), name)
+        if finite(self.decay, "decay") < 0.0:
+            raise ValueError(f"decay must not be negative, got {self.decay}")
+        share(self.validation, "validation")
+        option(self.loss, "loss", ("profiled", "direct"))
+        if self.kernel_z is not None:
+            as_kernel(self.kernel_z, "kernel_z")
+        if isinstance(self.module, str):
+            option(self.module, "module", ("mlp", "cnn", "window"))
+        elif self.module is not None and not hasattr(self.module, "state_dict"):
+            raise TypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}")
+
+    def fit(self, X: PointsLike, Z: PointsLike, weights: Array | None = None) -> Learned:
+        """Learn features of x from pairs (x, z), and return their kernel.
+
+        Parameters
+        ----------
+        X : points (n, ...)
+            Numbers: vectors, images, windows, or what your own module takes.
+        Z : points (n, ...)
+            What the features are to predict; for a filter also the next state, as further columns.
+        weights : array (n,), optional
+            Importance weights of the pairs, not negative.
+        """
+        torch, rng = import_torch(), as_generator(self.rng)
+        names, points = column_names(X), to_numpy(read_points(X)).astype(np.float32)
+        kernel = default_kernel(Z, "Z") if self.kernel_z is None else self.kernel_z
+        hidden = kernel.points(Z, "Z")
+        n, shape = len(points), points.shape[1:]
+        if count(hidden) != n:
+            raise ValueError(f"X and Z must be pairs, got {n} and {count(hidden)} points")
+        shares = _shares(weights, n)
+        held_out = round(self.validation * n)
+        if held_out < 1 or n - held_out < 2:
+            raise ValueError(
+                f"{n} pairs are too few to hold out {self.validation:.0%} of them; give more pairs"
+            )
+        arrays = (points, *self._targets(kernel, hidden, rng), shares)
+        sample = _Sample(*(torch.from_numpy(np.array(a)).to(self.device) for a in arrays))
+        order = torch.from_numpy(rng.permutation(n)).to(self.device)
+        parts = sample.take(order[held_out:]), sample.take(order[:held_out])
+        kind: Any = kind_of(shape) if self.module is None else self.module
+        net = kind if hasattr(kind, "state_dict") else Net(kind, shape, self.dim)
+        found = []
+        with progress_bar(self.restarts * self.epochs, "learning", self.progress) as bar:
+            for start in range(self.restarts):
+                module, steps = self._start(net, points, start, rng), rng.spawn(1)[0]
+                found.append(self._train(module, *parts, steps, bar))
+        best = min(found, key=lambda run: min(run[1]))
+        state, size = best[0]
+        history = tuple(run[1] for run in found)
+        return Learned(net, state, shape, self.dim, size, names, history)
+
+    def _targets(
+        self, kernel: Kernel, Z: Points, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Features (n, q) of z that are predicted, and k(z, z) (n,), as doubles."""
+        if self.loss == "direct":
+            if count(Z) < self.dim:
+                raise ValueError(f"loss='direct' needs at least dim = {self.dim} pairs")
+            phi = nystrom(kernel, Z, self.dim, rng).features(Z)
+        elif self.targets is None:
+            phi = Gram.of(kernel, Z, double=True).factor
+        else:
+            phi = cheap_features(kernel, Z, min(self.targets, count(Z)), rng).features(Z)
+        return as_doubles(phi), as_doubles(kernel.diag(Z))
+
+    def _start(
+        self, net: Net | Module, points: Floats, start: int, rng: np.random.Generator
+    ) -> Module:
+        """Make a module with weights to start from; torch's own generator is left as it was."""
+        torch, seed = import_torch(), int(rng.integers(2**62))
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            if isinstance(net, Net):
+                return net.standardised(net.build(), points).to(self.device)
+            module = deepcopy(net).float()
+            for layer in module.modules() if start else ():
+                if hasattr(layer, "reset_parameters"):
+                    layer.reset_parameters()
+        return module.to(self.device)
+
+    def _train(
+        self, module: Module, train: _Sample, held_out: _Sample, rng: np.random.Generator, bar: Any
+    ) -> tuple[tuple[dict[str, Floats], float], tuple[float, ...]]:
+        """Best state and size of the features, and the held-out loss after each epoch."""
+        torch = import_torch()
+        optimiser = torch.optim.AdamW(module.parameters(), self.rate, weight_decay=self.decay)
+        n = len(train.X)
+        batches = 1 if self.batch is None else max(1, n // self.batch)
+        history: list[float] = []
+        best: tuple[dict[str, Floats], float] | None = None
+        with torch.random.fork_rng(devices=[]):  # dropout
+            torch.manual_seed(int(rng.integers(2**62)))
+            for epoch in range(self.epochs):
+                module.train()
+                for rows in np.array_split(rng.permutation(n), batches):
+                    some = train.take(torch.from_numpy(rows).to(self.device))
+                    optimiser.zero_grad()
+                    self._loss(self._features(module, some.X), some).backward()
+                    optimiser.step()
+                value, size = self._judge(module, train, held_out)
+                if not math.isfinite(value):
+                    break
+                if not history or value < min(history):
+                    state = module.state_dict().items()
+                    best = {k: to_numpy(v).copy() for k, v in state}, size
+                history.append(value)
+                bar.update()
+                if epoch - int(np.argmin(history)) >= self.patience:
+                    break
+        if best is None:
+            raise ValueError("training diverged at once; standardise X or give a smaller rate")
+        return best, tuple(history)
+
+    def _features(self, module: Module, X: Any) -> Any:
+        """Return the outputs of the network (n, dim), as doubles."""
+        psi = module(X)
+        if psi.shape != (len(X), self.dim):
+            raise ValueError(
+                f"the module must return shape ({len(X)}, {self.dim}), got {tuple(psi.shape)}; "
+                "give it as many outputs as dim"
+            )
+        return psi.double()
+
+    def _loss(self, psi: Any, sample: _Sample) -> Any:
+        if self.loss == "direct":
+            return direct(psi, sample.phi, sample.weights, sample.diag)
+        return profiled(unit(psi, sample.weights)[0], sample.phi, sample.weights, self.ridge)
+
+    def _judge(self, module: Module, train: _Sample, held_out: _Sample) -> tuple[float, float]:
+        """Loss of the held-out pairs, under what was learned from the others; size of features."""
+        torch = import_torch()
+        module.eval()
+        with torch.no_grad():
+            first, second = (
+                torch.cat([self._features(module, X) for X in part.X.split(JUDGED_ROWS)])
+                for part in (train, held_out)
+            )
+            psi, size = unit(first, train.weights)
+            if self.loss == "direct":
+                loss = direct(second, held_out.phi, held_out.weights, held_out.diag)
+            else:
+                factors = operator(psi, train.phi, train.weights, self.ridge)
+                loss = left_over(second / size, held_out.phi, held_out.weights, *factors)
+        return float(loss), float(size)
+
+
+def _shares(weights: Array | None, n: int) -> Floats:
+    """Weights (n,) of pairs that sum to one; equal ones unless given."""
+    if weights is None:
+        return np.full(n, 1.0 / n)
+    found = as_doubles(weights, "weights")
+    if found.shape != (n,) or not np.all(np.isfinite(found)) or found.min() < 0 or not found.any():
+        raise ValueError(f"weights must be {n} finite numbers, not negative and not all zero")
+    shares: Floats = found / found.sum()
+    return shares

@@ -1,0 +1,121 @@
+"""Networks for vectors, images and windows, as plain values that a file can hold.
+
+A :class:`Net` says what a network looks like; ``net.build()`` makes the torch module. All of them
+start by standardising what they see, and end with ``dim`` features.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelbayes.arrays import Floats
+
+Module = Any  # a torch.nn.Module: torch is not imported here
+Kind = Literal["mlp", "cnn", "window"]
+# Units of the two hidden layers of a network for vectors, and of the last one of the others.
+HIDDEN, LAST_HIDDEN = 128, 64
+# Channels of the convolutions: of images at half, a quarter and an eighth of the size; of windows.
+CHANNELS, WINDOW_CHANNELS = (8, 16, 32), (32, 32)
+# Sides of an image: of at least so many pixels, none longer than the other times this. Otherwise
+# an array (n, a, b) holds n windows of a observations.
+LEAST_SIDE, MOST_OBLONG = 8, 2.0
+
+
+def import_torch() -> Any:
+    """Return the module torch, or say which extra has it."""
+    try:
+        import torch
+    except ImportError as error:
+        told = "learned features need torch: pip install 'kernelbayes[torch]'"
+        raise ImportError(told) from error
+    return torch
+
+
+def kind_of(shape: tuple[int, ...]) -> Kind:
+    """Network for points of a shape: vectors (d,), images (h, w) or (h, w, c), windows (t, d)."""
+    if len(shape) == 1:
+        return "mlp"
+    short, long = sorted(shape[:2])
+    image = short >= LEAST_SIDE and long <= MOST_OBLONG * short
+    if len(shape) == 3 or (len(shape) == 2 and image):
+        return "cnn"
+    if len(shape) == 2:
+        return "window"
+    raise ValueError(
+        f"no network for points of shape {shape}; expected vectors (n, d), images (n, h, w) or "
+        "(n, h, w, channels) or windows (n, steps, d): reshape them or give a module of your own"
+    )
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network by default: its kind, the shape of a point and the number of features."""
+
+    kind: Kind
+    shape: tuple[int, ...]
+    dim: int
+
+    def __post_init__(self) -> None:
+        dims = {"mlp": (1,), "window": (2,), "cnn": (2, 3)}[self.kind]
+        if len(self.shape) not in dims:
+            raise ValueError(f"module {self.kind!r} cannot take points of shape {self.shape}")
+
+    def build(self) -> Module:
+        """Make the torch module, with random weights from torch's global generator."""
+        nn = import_torch().nn
+        first, layers = _standardise(self), []
+        if self.kind == "mlp":
+            layers = [nn.Linear(self.shape[0], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN)]
+            return nn.Sequential(first, *layers, nn.ReLU(), nn.Linear(HIDDEN, self.dim))
+        if self.kind == "cnn":
+            height, width, before = *self.shape[:2], 1 if len(self.shape) == 2 else self.shape[2]
+            for after in CHANNELS:
+                layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU()]
+                height, width, before = -(-height // 2), -(-width // 2), after
+            size = height * width * before
+        else:
+            steps, before = self.shape
+            for after in WINDOW_CHANNELS:
+                layers += [nn.Conv1d(before, after, 3, padding=1), nn.ReLU()]
+                before = after
+            size = steps * before
+        head = [nn.Flatten(), nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
+        return nn.Sequential(first, *layers, *head, nn.Linear(LAST_HIDDEN, self.dim))
+
+    @property
+    def width(self) -> int:
+        """Numbers of the largest layer for one point."""
+        return max(HIDDEN, math.prod(self.shape) * max(CHANNELS))
+
+    def standardised(self, module: Module, X: Floats) -> Module:
+        """Return the module with the centre and spread of points X (n, ...) in its first layer.
+
+        Vectors and windows are standardised by column, images by channel.
+        """
+        axes = tuple(range(X.ndim if len(self.shape) == 2 and self.kind == "cnn" else X.ndim - 1))
+        centre, spread = X.mean(axis=axes), X.std(axis=axes)
+        torch = import_torch()
+        for name, value in (("centre", centre), ("spread", spread + (spread == 0.0))):
+            buffer = getattr(module[0], name)
+            buffer.copy_(torch.as_tensor(value, dtype=buffer.dtype).reshape(buffer.shape))
+        return module
+
+
+def _standardise(net: Net) -> Module:
+    """First layer: (x - centre) / spread, channels before places as torch wants them."""
+    torch, grey = import_torch(), net.kind == "cnn" and len(net.shape) == 2
+    columns = 1 if grey else net.shape[-1]
+
+    class Standardise(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("centre", torch.zeros(columns))
+            self.register_buffer("spread", torch.ones(columns))
+
+        def forward(self, X: Module) -> Module:
+            X = X[..., None] if grey else X
+            return ((X - self.centre) / self.spread).movedim(-1, 1)
+
+    return Standardise()

@@ -1,0 +1,366 @@
+"""Learned features: the loss, the kernel, the answers of what uses it."""
+
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+from kernelbayes import laws
+from kernelbayes.learned.loss import direct, left_over, operator, profiled, unit
+from kernelbayes.learned.nets import Net, kind_of
+
+RNG = np.random.default_rng(0)
+N = 40
+QUICK = {"dim": 6, "epochs": 8, "rng": 0}
+
+
+def sample(n=N, d=3):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(n, 1))
+
+
+def parts(p=4, q=5, n=12):
+    psi, phi = RNG.normal(size=(n, p)), RNG.normal(size=(n, q))
+    weights = RNG.uniform(0.1, 1.0, size=n)
+    return psi, phi, weights / weights.sum()
+
+
+# --- the loss: no torch needed -------------------------------------------------------------------
+
+
+def test_the_profiled_loss_is_the_formula_of_the_paper():
+    psi, phi, weights = parts()
+    G, D, Psi, lam = phi @ phi.T, np.diag(weights), psi.T, 0.03
+    inverse = np.linalg.inv(Psi @ D @ Psi.T + lam * np.eye(4))
+    expected = np.trace(G @ (D - D @ Psi.T @ inverse @ Psi @ D))  # IW22 A.2
+    # A few hundred products of numbers of order one; the condition number is below 1e3.
+    assert profiled(psi, phi, weights, lam) == pytest.approx(expected, rel=1e-11)
+
+
+def test_the_profiled_loss_is_the_least_of_the_regularised_loss():
+    psi, phi, weights = parts()
+    lam = 0.03
+    half, L = operator(psi, phi, weights, lam)
+    best = np.linalg.solve(L.T, half)
+
+    def loss(E):
+        return weights @ np.sum((phi - psi @ E) ** 2, axis=1) + lam * np.sum(E**2)
+
+    assert profiled(psi, phi, weights, lam) == pytest.approx(loss(best), rel=1e-11)
+    assert left_over(psi, phi, weights, half, L) == pytest.approx(
+        loss(best) - lam * np.sum(best**2), rel=1e-11
+    )
+    for _ in range(20):
+        assert loss(best + 0.1 * RNG.normal(size=best.shape)) > loss(best)
+
+
+def test_the_direct_loss_is_the_squared_distance_in_the_rkhs():
+    kernel, Z = kb.Gaussian(1.0), RNG.normal(size=(12, 2))
+    landmarks = kb.nystrom(kernel, Z, 5, rng=0)
+    f = RNG.normal(size=(12, 5))  # coefficients of the embeddings on the landmarks
+    psi, weights = f @ landmarks.factor, np.full(12, 1 / 12)
+    expected = np.mean(
+        [
+            kb.mmd2(kb.embed(Z[i : i + 1], kernel), kb.embed(landmarks.landmarks, kernel, f[i]))
+            for i in range(12)
+        ]
+    )
+    found = direct(psi, landmarks.features(Z), weights, kernel.diag(Z))
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+def test_features_of_unit_size_have_a_diagonal_of_one_on_average():
+    psi, _, weights = parts()
+    scaled, size = unit(psi, weights)
+    assert weights @ np.sum(scaled**2, axis=1) == pytest.approx(1.0, rel=1e-14)
+    np.testing.assert_allclose(scaled * size, psi, rtol=1e-14)
+
+
+@pytest.mark.torch
+def test_gradients_are_finite_differences():
+    torch = pytest.importorskip("torch")
+    psi, phi, weights = (torch.tensor(a, requires_grad=True) for a in parts())
+    fixed = weights.detach()
+    check = torch.autograd.gradcheck
+    assert check(lambda a, b, w: profiled(a, b, w, 0.03), (psi, phi, weights))
+    assert check(lambda a: profiled(unit(a, fixed)[0], phi.detach(), fixed, 0.03), (psi,))
+    square = phi[:, :4]
+    assert check(lambda a: direct(a, square.detach(), fixed, fixed), (psi,))
+
+
+@pytest.mark.torch
+def test_the_loss_of_torch_is_that_of_numpy():
+    torch = pytest.importorskip("torch")
+    arrays = parts()
+    found = profiled(*map(torch.tensor, arrays), 0.03)
+    assert float(found) == pytest.approx(profiled(*arrays, 0.03), rel=1e-11)
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((3,), "mlp"),
+        ((64, 64), "cnn"),
+        ((24, 36, 3), "cnn"),
+        ((10, 2), "window"),
+        ((10, 42), "window"),
+    ],
+)
+def test_the_network_is_chosen_by_shape(shape, kind):
+    assert kind_of(shape) == kind
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"dim": 0}, "dim must be an integer"),
+        ({"ridge": 0.0}, "ridge must be positive"),
+        ({"validation": 1.0}, "validation must lie"),
+        ({"loss": "hinge"}, "loss must be one of"),
+        ({"module": "rnn"}, "module must be one of"),
+        ({"decay": -1.0}, "decay must not be negative"),
+        ({"batch": 1}, "batch must be an integer of at least 2"),
+    ],
+)
+def test_bad_settings_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        kb.NeuralFeatures(**arguments)
+
+
+def test_what_is_no_module_or_kernel_is_refused():
+    with pytest.raises(TypeError, match=r"torch\.nn\.Module"):
+        kb.NeuralFeatures(module=3)
+    with pytest.raises(TypeError, match="kernel_z must be a Kernel"):
+        kb.NeuralFeatures(kernel_z="gaussian")
+    with pytest.raises(ValueError, match="no network for points of shape"):
+        kind_of((2, 3, 4, 5))
+    with pytest.raises(ValueError, match="cannot take points of shape"):
+        Net("cnn", (3,), 2)
+
+
+def test_features_that_are_not_learned_yet_are_no_kernel():
+    X, Z = sample()
+    for model in (kb.KernelBayesRule, kb.ConditionalEmbedding, kb.KernelBayesFilter):
+        with pytest.raises(TypeError, match=r"fit\(X, Z\)"):
+            model(kernel_x=kb.NeuralFeatures()).fit(X, Z)
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"kernelbayes\[torch\]"):
+        kb.NeuralFeatures().fit(*sample())
+
+
+# --- the kernel ----------------------------------------------------------------------------------
+
+
+def points(kind, n=N):
+    shape = {"mlp": (3,), "cnn": (9, 8), "window": (5, 2)}.get(kind, (9, 8, 3))
+    return np.random.default_rng(2).normal(size=(n, *shape))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "window", "colour"])
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_learned_kernels_obey_the_laws(kind, scale):
+    pytest.importorskip("torch")
+    X = points(kind)
+    kernel = kb.NeuralFeatures(**QUICK).fit(X, X.reshape(N, -1)[:, :1])
+    laws.check_kernel(kernel, scale * np.concatenate([X[:8], X[:3]]))
+    assert kernel.features(X).shape == (N, 6)
+    # The mean is that of the training part, four fifths of the sample.
+    assert 0.5 < float(np.mean(kernel.diag(X))) < 2.0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss": "direct"},
+        {"targets": None},
+        {"batch": 16},
+        {"batch": None, "restarts": 2},
+        {"kernel_z": kb.Laplace(1.0), "targets": 10},
+    ],
+    ids=str,
+)
+def test_the_same_seed_gives_the_same_kernel_to_the_bit(options):
+    torch = pytest.importorskip("torch")
+    X, Z = sample()
+    before = torch.random.get_rng_state()
+    first, second, third = (
+        kb.NeuralFeatures(**{**QUICK, "rng": seed}, **options).fit(X, Z) for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != third
+    np.testing.assert_array_equal(first.features(X), second.features(X))
+    assert first.history == second.history
+
+
+@pytest.mark.torch
+def test_a_learned_kernel_is_immutable_and_runs_in_double_precision():
+    torch = pytest.importorskip("torch")
+    X, Z = sample()
+    kernel = kb.NeuralFeatures(**QUICK).fit(X, Z)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.dim = 3
+    assert kernel.features(X).dtype == np.float64
+    assert kernel.features(X.astype(np.float32)).dtype == np.float32
+    tensor = torch.tensor(X[:4], requires_grad=True)
+    np.testing.assert_allclose(
+        kernel.features(tensor).detach().numpy(), kernel.features(X[:4]), rtol=1e-12, atol=1e-14
+    )
+    assert torch.autograd.gradcheck(lambda x: kernel(x, x[:2]), (tensor,))
+    with pytest.raises(ValueError, match="learned for points of shape"):
+        kernel(X[:, :2])
+    with pytest.raises(ValueError, match="NaN"):
+        kernel.features(np.full((2, 3), np.nan))
+    with pytest.raises(TypeError, match="partly missing"):
+        kernel.on([0])
+
+
+@pytest.mark.torch
+def test_columns_of_a_frame_are_put_in_order():
+    pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    X, Z = sample()
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    kernel = kb.NeuralFeatures(**QUICK).fit(frame, Z)
+    np.testing.assert_array_equal(kernel.features(frame[["c", "a", "b"]]), kernel.features(X))
+    with pytest.raises(ValueError, match="columns"):
+        kernel.features(frame.rename(columns={"a": "d"}))
+
+
+@pytest.mark.torch
+def test_bad_pairs_are_refused():
+    pytest.importorskip("torch")
+    X, Z = sample()
+    features = kb.NeuralFeatures(**QUICK)
+    with pytest.raises(ValueError, match="must be pairs"):
+        features.fit(X, Z[:-1])
+    with pytest.raises(ValueError, match="too few to hold out"):
+        features.fit(X[:2], Z[:2])
+    with pytest.raises(ValueError, match="X has NaN"):
+        features.fit(np.where(X > 1.0, np.nan, X), Z)
+    for weights in (-np.ones(N), np.zeros(N), np.ones(3)):
+        with pytest.raises(ValueError, match="weights must be 40 finite numbers"):
+            features.fit(X, Z, weights)
+    with pytest.raises(ValueError, match="at least dim"):
+        kb.NeuralFeatures(dim=50, loss="direct").fit(X, Z)
+
+
+@pytest.mark.torch
+def test_a_pair_without_weight_does_not_count():
+    pytest.importorskip("torch")
+    X, Z = sample()
+    weights = np.arange(N) % 2.0
+    changed = np.where(weights[:, None] > 0.0, Z, 100.0)
+    features = kb.NeuralFeatures(**QUICK, kernel_z=kb.Gaussian(1.0), batch=None)
+    assert features.fit(X, Z, weights) == features.fit(X, changed, weights)
+    assert features.fit(X, Z, 3.0 * np.ones(N)) == features.fit(X, Z)
+
+
+# --- your own module -----------------------------------------------------------------------------
+
+
+def own(dim=6):
+    torch = pytest.importorskip("torch")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        layers = torch.nn.Linear(3, 8), torch.nn.Dropout(0.2), torch.nn.ReLU()
+        return torch.nn.Sequential(*layers, torch.nn.BatchNorm1d(8), torch.nn.Linear(8, dim))
+
+
+@pytest.mark.torch
+def test_your_own_module_is_trained_as_a_copy():
+    module = own()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    X, Z = sample()
+    kernel = kb.NeuralFeatures(module, **QUICK, restarts=2).fit(X, Z)
+    assert all(bool((value == before[name]).all()) for name, value in module.state_dict().items())
+    assert kernel == kb.NeuralFeatures(module, **QUICK, restarts=2).fit(X, Z)
+    laws.check_kernel(kernel, X[:9])
+    with pytest.raises(ValueError, match="as many outputs as dim"):
+        kb.NeuralFeatures(own(5), **QUICK).fit(X, Z)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+def test_learned_kernels_are_saved_without_pickle(tmp_path):
+    pytest.importorskip("torch")
+    X, Z = sample()
+    kernel = kb.NeuralFeatures(**QUICK).fit(X, Z)
+    model = kb.KernelBayesRule(kernel_x=kernel).fit(X, Z)
+    kb.save(kernel, tmp_path / "kernel")
+    kb.save(model, tmp_path / "model")
+    assert kb.load(tmp_path / "kernel") == kernel
+    found = kb.load(tmp_path / "model")
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+    kb.save(kb.NeuralFeatures(**QUICK), tmp_path / "settings")
+    assert kb.load(tmp_path / "settings") == kb.NeuralFeatures(**QUICK)
+
+
+@pytest.mark.torch
+def test_your_own_module_is_given_again_when_a_file_is_read(tmp_path):
+    module = own()
+    X, Z = sample()
+    kernel = kb.NeuralFeatures(module, **QUICK).fit(X, Z)
+    kb.save(kernel, tmp_path / "kernel")
+    with pytest.raises(ValueError, match="module"):
+        kb.load(tmp_path / "kernel")
+    assert kb.load(tmp_path / "kernel", module=module) == kernel
+    again = kb.load(tmp_path / "kernel", module=own())  # its weights come from the file
+    np.testing.assert_array_equal(again.features(X), kernel.features(X))
+    with pytest.raises(ValueError, match="not the one that was trained"):
+        kb.load(tmp_path / "kernel", module=own(5)).features(X)
+
+
+# --- what uses it --------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+def test_a_learned_kernel_goes_wherever_kernels_go():
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    images = rng.normal(size=(80, 8, 8))
+    z = images[:, :4].mean(axis=(1, 2))[:, None] * 6.0
+    kernel = kb.NeuralFeatures(**QUICK).fit(images[:40], z[:40])
+    rest, hidden = images[40:], z[40:]
+    embedding = kb.ConditionalEmbedding(kernel_x=kernel).fit(rest, hidden)
+    assert embedding(rest[:3]).mean().shape == (3, 1)
+    rule = kb.KernelBayesRule(kernel_x=kernel).fit(rest, hidden, prior=hidden[:20])
+    assert np.all(np.isfinite(rule.predict(rest)))
+    tuned = kb.tune(kb.KernelBayesRule(kernel_x=kernel), rest, hidden, budget=3, rng=0)
+    assert tuned.kernel_x_ == kernel
+    model = kb.KernelBayesFilter(kernel_x=kernel, rng=0).fit(rest, hidden)
+    assert np.all(np.isfinite(model.filter(rest).mean()))
+    assert 0.0 < kb.mmd_test(rest[:20], rest[20:], kernel, permutations=99, rng=0).pvalue <= 1.0
+    mu = kb.embed(rest, kernel)
+    laws.check_embedding(mu)
+    free = kb.LikelihoodFree(method="cme", rng=0).fit(hidden, kernel.features(rest))
+    assert np.all(np.isfinite(free.posterior(kernel.features(rest[:1])[0]).mean()))
+
+
+@pytest.mark.torch
+def test_a_learned_kernel_is_the_linear_one_of_its_features():
+    pytest.importorskip("torch")
+    X, Z = sample(60)
+    kernel = kb.NeuralFeatures(**QUICK).fit(X, Z)
+    settings = {"kernel_z": kb.Gaussian(0.5), "prior_ridge": 1e-3, "transition_ridge": 1e-3}
+    settings |= {"ridge": 1e-2, "rng": 0}
+    model = kb.KernelBayesFilter(kernel, **settings).fit(X, Z)
+    linear = kb.KernelBayesFilter(kb.Linear(), **settings).fit(kernel.features(X), Z)
+    expected = linear.filter(kernel.features(X[:9])).mean()
+    # The same numbers in another order: ridges of 1e-3 leave some ten digits.
+    np.testing.assert_allclose(model.filter(X[:9]).mean(), expected, rtol=1e-7, atol=1e-9)
