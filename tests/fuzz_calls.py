@@ -390,6 +390,17 @@ def _(X, query):
     return {"features": kb.nystrom(kb.Gaussian(2.0), X, 4, 0).features(query)}
 
 
+@entry(  # learning needs torch: tests/test_learned.py
+    "NeuralFeatures",
+    make=lambda rng: {"dim": int(rng.integers(1, 9)), "epochs": int(rng.integers(1, 9))},
+    kinds={"dim": "count", "epochs": "count"},
+    share=1,
+)
+def _(dim, epochs):
+    made = kb.NeuralFeatures(dim=dim, epochs=epochs)
+    return {"dim": made.dim, "epochs": made.epochs}
+
+
 # --- embeddings ----------------------------------------------------------------------------------
 
 
