@@ -1,7 +1,9 @@
 """Learned features: the loss, the kernel, the answers of what uses it."""
 
 import dataclasses
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -364,3 +366,79 @@ def test_a_learned_kernel_is_the_linear_one_of_its_features():
     expected = linear.filter(kernel.features(X[:9])).mean()
     # The same numbers in another order: ridges of 1e-3 leave some ten digits.
     np.testing.assert_allclose(model.filter(X[:9]).mean(), expected, rtol=1e-7, atol=1e-9)
+
+
+# --- coverage ------------------------------------------------------------------------------------
+
+
+def noisy_views(n, rng):
+    """Views (n, 10) of a number through three functions of it, mixed, with noise."""
+    z, mix = rng.normal(size=(n, 1)), seeded_mix()
+    return np.hstack([z, z**2, np.sin(3.0 * z)]) @ mix + rng.normal(size=(n, 10)), z
+
+
+def seeded_mix():
+    return np.random.default_rng(5).normal(size=(3, 10))
+
+
+def covered(kernel, X, Z, new, truth, level=0.8):
+    """Share of the truths in calibrated intervals."""
+    model = kb.ConditionalEmbedding(kernel_x=kernel).fit(X, Z)
+    ends = kb.calibrate(model).interval(model(new), level)[:, 0]
+    return float(np.mean((ends[:, 0] <= truth[:, 0]) & (truth[:, 0] <= ends[:, 1])))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*outside the training sample")  # a few of a thousand are
+def test_features_of_one_part_and_embedding_of_the_other_cover_as_exact_kernels_do():
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(4)
+    (X, Z), (new, truth) = noisy_views(800, rng), noisy_views(1000, rng)
+    kernel = kb.NeuralFeatures(dim=16, epochs=40, rng=0).fit(X[:400], Z[:400])
+    # Ends are quantiles of 400 left-out levels, their coverage is counted in 1000 draws: a standard
+    # error of sqrt(.16 / 400 + .16 / 1000). Five of them are exceeded once in a million.
+    error = 5.0 * np.sqrt(0.16 / 400 + 0.16 / 1000)
+    exact = covered(None, X[400:], Z[400:], new, truth)
+    assert abs(exact - 0.8) < error
+    assert abs(covered(kernel, X[400:], Z[400:], new, truth) - 0.8) < error
+
+
+@pytest.mark.torch
+def test_the_example_of_the_documentation_runs():
+    pytest.importorskip("torch")
+    page = Path(__file__).parents[1] / "docs" / "learned_features.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.S)
+    exec(compile(code, str(page), "exec"), {})
+
+
+# --- tuning --------------------------------------------------------------------------------------
+
+
+def test_candidates_of_tune_are_kernels_or_features():
+    X, Z = sample()
+    for wrong in (kb.Linear(), [3], ["cnn"]):
+        with pytest.raises(TypeError, match="candidates must be a list"):
+            kb.tune(kb.KernelBayesFilter(rng=0), X, Z, candidates=wrong)
+
+
+@pytest.mark.torch
+def test_tune_learns_features_without_the_part_that_judges_them():
+    pytest.importorskip("torch")
+    rng = np.random.default_rng(6)
+    z = np.cumsum(rng.normal(size=(120, 1)), axis=0) * 0.3
+    # The sign of each column is random: only absolute values say something about the state.
+    X = np.exp(0.7 * np.tanh(z)) * rng.normal(size=(120, 8))
+    seen = []
+
+    class Watched(kb.NeuralFeatures):
+        def fit(self, X, Z, weights=None):
+            seen.append(len(X))
+            return super().fit(X, Z, weights)
+
+    model = kb.KernelBayesFilter(rank=20, rng=0)
+    tuned = kb.tune(model, X, z, budget=6, candidates=[Watched(dim=4, epochs=5, rng=0)], rng=0)
+    assert seen == [120, 60, 60]
+    assert "Learned" in {row["kernel_x"] for row in tuned.tuning_}
+    assert np.all(np.isfinite(tuned.filter(X[:10]).mean()))
+    given = kb.tune(model, X, z, budget=6, candidates=[kb.Linear()], rng=0)
+    assert "Linear" in {row["kernel_x"] for row in given.tuning_}

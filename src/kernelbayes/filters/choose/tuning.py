@@ -17,8 +17,10 @@ that is clearly worse than the best so far is given up (:mod:`kernelbayes.filter
    quadratic, which are less sensitive to outliers; a Gaussian one times a linear one, for
    posteriors that are nearly linear in x; and Gaussian ones of transformed coordinates
    (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
-5. Moves go on from there, in smaller and smaller steps.
-6. The candidates within a standard error of the best are averaged: which of them is best is
+5. Kernels on x that were given as ``candidates`` race in the same way, and so do learned features
+   (:class:`~kernelbayes.NeuralFeatures`), which are learned anew without each part.
+6. Moves go on from there, in smaller and smaller steps.
+7. The candidates within a standard error of the best are averaged: which of them is best is
    chance, and their middle varies less.
 
 A Monte Carlo filter may be given pairs that are not a sequence. If consecutive states do not follow
@@ -39,6 +41,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -65,7 +68,8 @@ from kernelbayes.kernels import (
 )
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, PointsLike, concatenate, finite
+from kernelbayes.learned import NeuralFeatures
+from kernelbayes.points import Points, PointsLike, concatenate, count, finite, take
 from kernelbayes.select.search import progress_bar
 from kernelbayes.select.tuning import tune, with_options
 
@@ -84,6 +88,9 @@ STARTS = (
 MOVES = {"ridge": 10.0**0.5, "x": 2.0, "z": 2.0, "prior": 10.0}
 LAST = 1.2
 TOGETHER = {"prior": ("prior", "transition")}  # ridges that move as one
+# Multiples of the best ridge that kernels of another kind are tried with: their eigenvalues decay
+# faster or more slowly than those of the kernels that it was chosen for.
+OTHER_RIDGES = (1.0, 0.1, 0.01)
 # Share of the budget after which other kernels are tried, even if moves still help: what is left
 # pays for a race of all of them and some moves of the winner. The share is a judgement.
 BEFORE_KERNELS = 0.6
@@ -102,6 +109,7 @@ def tune_filter(
     parts: int = 2,
     budget: float = 40,
     smooth: bool = False,
+    candidates: Sequence[Kernel | NeuralFeatures] = (),
     rng: Rng = None,
     progress: bool | None = None,
 ) -> Filter:
@@ -109,14 +117,15 @@ def tune_filter(
 
     ``budget`` counts passes over the held-out parts; a candidate given up early costs its share.
     With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the held-out
-    parts, at the cost of a few more passes.
+    parts, at the cost of a few more passes. ``candidates`` are kernels on x to try beside the
+    others, or features to learn.
     """
     if finite(budget, "budget") < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
     groups = cut(X, Z, controls, parts, model)
     states = _joined([s for group in groups for s in group])[2]
     judge = judge_of(loss, model.kernel_z or default_kernel(states, "Z"), states)
-    search = _Search(model, groups, judge, budget=budget)
+    search = _Search(model, groups, judge, budget=budget, candidates=_checked(candidates))
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
         best = search.run()
     if not math.isfinite(best.score):
@@ -142,6 +151,7 @@ class _Search(Races):
     """Where to look next."""
 
     budget: float = 40.0
+    candidates: tuple[Kernel | NeuralFeatures, ...] = ()
     improving: bool = field(init=False, default=False)  # when the budget was spent
 
     def __post_init__(self) -> None:
@@ -164,6 +174,8 @@ class _Search(Races):
         best = self._descend(best, MOVES, BEFORE_KERNELS * self.budget)
         if free:
             best = self._challenged(best, *self._rivals(best, int(self.budget / 4.0)))
+        for candidate in self.candidates:
+            best = self._challenged(best, *self._candidate(candidate), ridges=OTHER_RIDGES)
         step = MOVES  # what was tried before costs nothing
         while step["x"] > LAST and self.spent + 2.0 <= self.budget:
             best = self._descend(best, step, self.budget - 1.0)
@@ -234,17 +246,40 @@ class _Search(Races):
             i: rivals(self.X, found)[:most] for i, found in learned.items()
         }
 
+    def _candidate(
+        self, candidate: Kernel | NeuralFeatures
+    ) -> tuple[list[Kernel], dict[int, list[Kernel]]]:
+        """List a kernel that was given; or one that is learned, and those without each part."""
+        if isinstance(candidate, Kernel):
+            return [candidate], {}
+
+        def learned(sequences: list[Part]) -> list[Kernel]:
+            X, known, Z = _joined(sequences)
+            rows = np.arange(count(Z)) if known is None else np.flatnonzero(known.all(axis=1))
+            return [candidate.fit(take(X, rows), take(Z, rows))]
+
+        return learned(self.every), {i: learned(self.without(i)) for i in self.held_out}
+
     def _challenged(
-        self, best: Entry, kernels: list[Kernel], apart: dict[int, list[Kernel]]
+        self,
+        best: Entry,
+        kernels: list[Kernel],
+        apart: dict[int, list[Kernel]],
+        ridges: Sequence[float] = (1.0,),
     ) -> Entry:
         """Best, or what is clearly better with another kernel on observations.
 
-        ``apart`` has the same kernels as learned without each part, if they are learned.
+        ``apart`` has the same kernels as learned without each part, if they are learned; ``ridges``
+        are multiples of the ridge to try with each.
         """
         at = self.parameters(best.candidate.at)
-        settings = [self.enter({**at, "kernel_x": kernel}) for kernel in kernels]
-        for k, setting in enumerate(settings):
-            self.apart[setting.base] = {i: {"kernel_x": other[k]} for i, other in apart.items()}
+        settings = []
+        for k, kernel in enumerate(kernels):
+            others = {i: {"kernel_x": other[k]} for i, other in apart.items()}
+            for factor in ridges:
+                changed = {"kernel_x": kernel, "ridge": factor * at["ridge"]}
+                settings.append(self.enter({**at, **changed}))
+                self.apart[settings[-1].base] = others
         winner = self.race(settings, best)
         return winner if clearly_better(winner, best) else best
 
@@ -292,6 +327,17 @@ def _multiple(X: Points, gaussian: Kernel) -> float:
     """Return the bandwidth of a Gaussian kernel in multiples of the median distance."""
     U = to_numpy(as_vectors(X)) / np.asarray(gaussian.gaussian_bandwidth)
     return 1.0 / median_distance(U)
+
+
+def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | NeuralFeatures, ...]:
+    """Candidates, each a kernel or features to learn."""
+    several = isinstance(candidates, list | tuple)
+    for candidate in candidates if several else [candidates]:
+        if not several or not isinstance(candidate, Kernel | NeuralFeatures):
+            raise TypeError(
+                f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
+            )
+    return tuple(candidates)
 
 
 def _scalable(kernel: Kernel) -> bool:
