@@ -1,4 +1,4 @@
-"""The images of the experiment with sprites, and the recurrent network it is compared with."""
+"""The images of the experiments with sprites and a maze, and the recurrent network beside them."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "statespace"))
 
+import maze
 import recurrent
 import sprites
 
@@ -47,6 +48,23 @@ def test_images_show_the_state_up_to_noise():
     seen = (centre - offset - 16.0) / 31.0 * 4.0 - 2.0
     # Half a step of the grid and five standard deviations of the noise of position.
     assert np.abs(seen - sequence.Z).max() < 0.5 * 4.0 / 31.0 + 5.0 * sprites.SEEN + 0.02
+
+
+def test_views_of_the_maze_turn_with_the_heading_and_tell_headings_apart():
+    turn = maze.VIEW / maze.COLUMNS  # one column
+    headings = np.linspace(0.0, 2.0 * np.pi, 60, endpoint=False)
+    here, turned = maze.views(headings), maze.views(headings + 2.0 * np.pi)
+    assert here.shape == (60, 36, 48, 3)
+    np.testing.assert_allclose(here, turned, atol=1e-9)
+    middle = 18  # at the height of the eye every column shows its wall, whatever the heading
+    moved = maze.views(headings + turn)
+    np.testing.assert_allclose(here[:, middle, :-1], moved[:, middle, 1:], atol=1e-9)
+    flat = here.reshape(60, -1)
+    apart = np.sum((flat[:, None] - flat) ** 2, axis=2) + 1e9 * np.eye(60)
+    assert apart.min() > 1.0
+    sequence = maze.simulate(20, np.random.default_rng(0))
+    assert sequence.X.shape == (20, 36, 48, 3)
+    np.testing.assert_allclose(np.sum(sequence.Z**2, axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.torch
