@@ -271,6 +271,17 @@ def test_a_pair_without_weight_does_not_count():
     assert features.fit(X, Z, 3.0 * np.ones(N)) == features.fit(X, Z)
 
 
+@pytest.mark.torch
+def test_a_large_offset_of_x_changes_nothing():
+    pytest.importorskip("torch")
+    X, Z = sample()
+    X = np.round(8.0 * X) / 8.0
+    near, far = (kb.NeuralFeatures(**QUICK).fit(X + offset, Z) for offset in (0.0, 2.0**30))
+    # The mean is known to 1e9 times 1e-16; a step of Adam does not magnify that much.
+    np.testing.assert_allclose(far.history, near.history, rtol=1e-3)
+    np.testing.assert_allclose(far.features(X + 2.0**30), near.features(X), atol=1e-2)
+
+
 # --- your own module -----------------------------------------------------------------------------
 
 

@@ -27,12 +27,14 @@ def lstm(X, Z, new, seed=0, epochs=100):
     """
     import torch
 
+    net = Net(kind_of(X.shape[1:]), X.shape[1:], FEATURES)
+    middle, scale = net.scales(X)
+    X, new = (X - middle) / scale, (new - middle) / scale
+
     class Recurrent(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            net = Net(kind_of(X.shape[1:]), X.shape[1:], FEATURES)
-            with torch.no_grad():
-                self.see = net.standardised(net.build(), X)
+            self.see = net.build()
             self.remember = torch.nn.LSTM(FEATURES, HIDDEN, batch_first=True)
             self.say = torch.nn.Linear(HIDDEN, Z.shape[1])
 

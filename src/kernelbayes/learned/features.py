@@ -37,6 +37,7 @@ from kernelbayes.points import (
     option,
     positive,
     share,
+    take,
 )
 from kernelbayes.select.search import progress_bar
 
@@ -153,32 +154,39 @@ class NeuralFeatures:
             Importance weights of the pairs, not negative.
         """
         torch, rng = import_torch(), as_generator(self.rng)
-        names, points = column_names(X), to_numpy(read_points(X)).astype(np.float32)
+        names, points = column_names(X), as_doubles(read_points(X))
         kernel = default_kernel(Z, "Z") if self.kernel_z is None else self.kernel_z
         hidden = kernel.points(Z, "Z")
         n, shape = len(points), points.shape[1:]
         if count(hidden) != n:
             raise ValueError(f"X and Z must be pairs, got {n} and {count(hidden)} points")
         shares = _shares(weights, n)
+        if not np.all(shares):  # pairs without weight do not count
+            rows = np.flatnonzero(shares)
+            points, hidden, shares, n = points[rows], take(hidden, rows), shares[rows], len(rows)
         held_out = round(self.validation * n)
         if held_out < 1 or n - held_out < 2:
             raise ValueError(
                 f"{n} pairs are too few to hold out {self.validation:.0%} of them; give more pairs"
             )
-        arrays = (points, *self._targets(kernel, hidden, rng), shares)
+        kind: Any = kind_of(shape) if self.module is None else self.module
+        net = kind if hasattr(kind, "state_dict") else Net(kind, shape, self.dim)
+        scales = net.scales(points) if isinstance(net, Net) else (np.zeros(1), np.ones(1))
+        # In doubles, so that no digit is lost where numbers are large beside their spread.
+        inputs = ((points - scales[0]) / scales[1]).astype(np.float32)
+        arrays = (inputs, *self._targets(kernel, hidden, rng), shares)
         sample = _Sample(*(torch.from_numpy(np.array(a)).to(self.device) for a in arrays))
         order = torch.from_numpy(rng.permutation(n)).to(self.device)
         parts = sample.take(order[held_out:]), sample.take(order[:held_out])
-        kind: Any = kind_of(shape) if self.module is None else self.module
-        net = kind if hasattr(kind, "state_dict") else Net(kind, shape, self.dim)
         found = []
         with progress_bar(self.restarts * self.epochs, "learning", self.progress) as bar:
             for start in range(self.restarts):
-                module, steps = self._start(net, points, start, rng), rng.spawn(1)[0]
+                module, steps = self._start(net, start, rng), rng.spawn(1)[0]
                 found.append(self._train(module, *parts, steps, bar))
-        best = min(found, key=lambda run: min(run[1]))
-        state, size = best[0]
+        (state, size), _ = min(found, key=lambda run: min(run[1]))
         history = tuple(run[1] for run in found)
+        if isinstance(net, Net):  # the first layer, which had nothing to do so far
+            state |= {"0.centre": scales[0], "0.spread": scales[1]}
         return Learned(net, state, shape, self.dim, size, names, history)
 
     def _targets(
@@ -195,15 +203,13 @@ class NeuralFeatures:
             phi = cheap_features(kernel, Z, min(self.targets, count(Z)), rng).features(Z)
         return as_doubles(phi), as_doubles(kernel.diag(Z))
 
-    def _start(
-        self, net: Net | Module, points: Floats, start: int, rng: np.random.Generator
-    ) -> Module:
+    def _start(self, net: Net | Module, start: int, rng: np.random.Generator) -> Module:
         """Make a module with weights to start from; torch's own generator is left as it was."""
         torch, seed = import_torch(), int(rng.integers(2**62))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             if isinstance(net, Net):
-                return net.standardised(net.build(), points).to(self.device)
+                return net.build().to(self.device)
             module = deepcopy(net).float()
             for layer in module.modules() if start else ():
                 if hasattr(layer, "reset_parameters"):

@@ -98,12 +98,12 @@ class Learned(FiniteKernel):
         """Module for inference, and its weights as tensors in double precision."""
         torch = import_torch()
         module = self.module.build() if isinstance(self.module, Net) else deepcopy(self.module)
+        module = module.double().eval().requires_grad_(False)
         tensors = {name: torch.from_numpy(to_numpy(a).copy()) for name, a in self.state.items()}
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
             raise ValueError(f"the module is not the one that was trained: {error}") from error
-        module = module.double().eval().requires_grad_(False)
         return module, dict(module.state_dict())
 
     def _rows(self, X: Points) -> Array:

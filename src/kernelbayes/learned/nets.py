@@ -1,7 +1,8 @@
 """Networks for vectors, images and windows, as plain values that a file can hold.
 
 A :class:`Net` says what a network looks like; ``net.build()`` makes the torch module. All of them
-start by standardising what they see, and end with ``dim`` features.
+start by standardising what they see, with numbers in the buffers of their first layer, and end with
+``dim`` features.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from kernelbayes.arrays import Floats
 
@@ -89,18 +92,12 @@ class Net:
         """Numbers of the largest layer for one point."""
         return max(HIDDEN, math.prod(self.shape) * max(CHANNELS))
 
-    def standardised(self, module: Module, X: Floats) -> Module:
-        """Return the module with the centre and spread of points X (n, ...) in its first layer.
-
-        Vectors and windows are standardised by column, images by channel.
-        """
-        axes = tuple(range(X.ndim if len(self.shape) == 2 and self.kind == "cnn" else X.ndim - 1))
-        centre, spread = X.mean(axis=axes), X.std(axis=axes)
-        torch = import_torch()
-        for name, value in (("centre", centre), ("spread", spread + (spread == 0.0))):
-            buffer = getattr(module[0], name)
-            buffer.copy_(torch.as_tensor(value, dtype=buffer.dtype).reshape(buffer.shape))
-        return module
+    def scales(self, X: Floats) -> tuple[Floats, Floats]:
+        """Centre and spread of points X (n, ...), one for each column or channel."""
+        grey = self.kind == "cnn" and len(self.shape) == 2
+        axes = tuple(range(X.ndim if grey else X.ndim - 1))
+        spread = np.atleast_1d(X.std(axis=axes))
+        return np.atleast_1d(X.mean(axis=axes)), np.where(spread > 0.0, spread, 1.0)
 
 
 def _standardise(net: Net) -> Module:
