@@ -117,6 +117,21 @@ def common_cause(kind: str, n: int, link: float = 0.0) -> Callable:
     return draw
 
 
+def conditional_mmd(data, rng, permutations=B, **more):
+    """Samples are tables of two columns, x and y."""
+    columns = (column for table in data for column in table.T)
+    return kb.conditional_mmd_test(*columns, permutations=permutations, rng=rng, **more)
+
+
+def two_regressions(n: int, m: int, shift: float = 0.0) -> Callable:
+    def draw(rng):
+        x, z = rng.normal(size=n), rng.normal(0.7, size=m)
+        y, w = (np.sin(2 * v) + 0.3 * rng.normal(size=len(v)) for v in (x, z))
+        return np.c_[x, y], np.c_[z, w + shift]
+
+    return draw
+
+
 def first_column(points):
     """Positive weights that are a function of the point, and do not depend on its unit."""
     column = np.asarray(points).reshape(len(points), -1)[:, 0]
@@ -231,6 +246,14 @@ CASES = [
             near=0.1,
         )
         for kind in ("sine", "square", "wide")
+    ),
+    Case(
+        "conditional-mmd",
+        conditional_mmd,
+        two_regressions(70, 50),
+        two_regressions(70, 50, 1.0),
+        exact=False,
+        near=0.1,
     ),
 ]
 

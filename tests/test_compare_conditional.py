@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.compare.conditional import Candidate, LeftOver, regression
+from kernelbayes.compare.residuals import Candidate, LeftOver, regression
 
 
 def test_a_common_cause_and_a_direct_link():
@@ -65,3 +65,55 @@ def test_clear_errors():
         kb.ci_test(x, x, x[:29])
     with pytest.raises(TypeError, match="must be a Kernel"):
         kb.ci_test(x, x, x, None, "rbf")
+
+
+def two_conditionals(rng, n, m, shift=0.0):
+    """Pairs whose x differ and whose y given x differ by a shift."""
+    x1, x2 = rng.normal(size=n), rng.normal(0.7, size=m)
+    y1, y2 = (np.sin(2.0 * x) + 0.3 * rng.normal(size=len(x)) for x in (x1, x2))
+    return x1, y1, x2, y2 + shift
+
+
+def test_conditionals_of_two_samples_given_a_category_are_compared_cell_by_cell():
+    rng = np.random.default_rng(0)
+    n, m = 90, 70
+    x1 = rng.choice(list("ab"), n, p=(0.3, 0.7))
+    x2 = rng.choice(list("ab"), m, p=(0.6, 0.4))
+    y1, y2 = rng.normal(size=n), rng.normal(0.3, size=m)
+    result = kb.conditional_mmd_test(x1, y1, x2, y2, kernel_y=kb.Linear(), rng=0)
+    # With a linear kernel T is the sum over cells of the squared sum of (t - e)(y - mean), twice
+    # because the label has two features; ridge and intercept shrink means by a few percent.
+    x, y, t = np.r_[x1, x2], np.r_[y1, y2], np.repeat([1.0, 0.0], (n, m))
+    cells = [np.sum((t[x == c] - t[x == c].mean()) * y[x == c]) for c in "ab"]
+    expected = 2.0 * np.sum(np.square(cells)) / (n + m) ** 2
+    assert result.statistic == pytest.approx(expected, rel=0.2)
+    e = np.array([t[x == c].mean() for c in x])
+    assert result.details["overlap"] == pytest.approx(4.0 * np.mean(e * (1.0 - e)), rel=0.1)
+
+
+def test_conditionals_that_differ_are_told_from_x_that_differ():
+    """The shift is five standard errors of the difference at most x: found on every seed."""
+    rng = np.random.default_rng(0)
+    x1, y1, x2, y2 = two_conditionals(rng, 150, 150, 0.6)
+    result = kb.conditional_mmd_test(x1, y1, x2, y2, rng=0)
+    assert result.pvalue < 0.01
+    assert result.effect.interval[0] > 0.0
+    assert result.sizes == (150, 150)
+    assert len(result.witness.values) == 300
+
+
+def test_samples_that_share_no_x_have_nothing_to_compare():
+    rng = np.random.default_rng(0)
+    x1, y1, x2, y2 = two_conditionals(rng, 60, 60)
+    with pytest.warns(kb.NumericalWarning, match="share no x"):
+        result = kb.conditional_mmd_test(x1, y1, x2 + 100.0, y2, rng=0)
+    assert result.details["overlap"] < 0.01
+
+
+def test_pairs_of_each_sample_must_be_aligned():
+    rng = np.random.default_rng(0)
+    x1, y1, x2, y2 = two_conditionals(rng, 20, 20)
+    with pytest.raises(ValueError, match="X2 and Y2 must be aligned rows"):
+        kb.conditional_mmd_test(x1, y1, x2, y2[1:])
+    with pytest.raises(ValueError, match="columns"):
+        kb.conditional_mmd_test(x1, y1, np.c_[x2, x2], y2)

@@ -99,6 +99,17 @@ def conditional(kind, n, rng):
     return kb.ci_test(x, y, z, permutations=B, rng=rng)
 
 
+def two_conditionals(kind, rng):
+    """The x differ, y given x does not."""
+    x, z = rng.normal(size=80), rng.normal(0.7, size=60)
+    if kind == "categories":
+        y, w = (rng.random(len(v)) < 1.0 / (1.0 + np.exp(-2.0 * v)) for v in (x, z))
+    else:
+        scale = 0.5 if kind == "heteroscedastic" else 0.0
+        y, w = (np.sin(2.0 * v) + 0.4 * np.exp(scale * v) * rng.normal(size=len(v)) for v in (x, z))
+    return kb.conditional_mmd_test(x, y, z, w, permutations=B, rng=rng)
+
+
 EXACT = {
     **{
         f"mmd-{method}-{n}-{m}": lambda rng, a=(method, n, m): two_samples(*a, rng)
@@ -163,6 +174,10 @@ ASYMPTOTIC = {
         for kind in ("sine", "square", "heteroscedastic")
     },
     "ci-five": conditional_in_five_dimensions,
+    **{
+        f"conditional-mmd-{kind}": lambda rng, kind=kind: two_conditionals(kind, rng)
+        for kind in ("sine", "heteroscedastic", "categories")
+    },
 }
 
 

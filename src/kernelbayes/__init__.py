@@ -3,8 +3,11 @@
 from kernelbayes import kernels, laws, plot
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.compare import (
+    DriftReport,
     KernelTestResult,
     ci_test,
+    conditional_mmd_test,
+    drift_report,
     hsic_aggregated,
     hsic_test,
     mmd_aggregated,
@@ -121,8 +124,11 @@ __all__ = [
     "simulate",
     "tarp",
     # tests
+    "DriftReport",
     "KernelTestResult",
     "ci_test",
+    "conditional_mmd_test",
+    "drift_report",
     "hsic_aggregated",
     "hsic_test",
     "mmd_aggregated",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from html import escape
 from itertools import chain, count
 from typing import Any
 
@@ -27,10 +28,20 @@ class Table(list[Row]):
         """Pandas frame with one line for each row."""
         return as_frame(list(self))
 
-    def __repr__(self) -> str:
-        """Columns side by side, numbers to four digits."""
+    def _cells(self) -> list[list[str]]:
+        """Header and rows as text, numbers to four digits."""
         names = list(dict.fromkeys(name for row in self for name in row))
-        lines = [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
+        return [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
+
+    def _repr_html_(self) -> str:
+        """Table for notebooks and reports; names are escaped."""
+        head, *body = ([escape(cell) for cell in line] for line in self._cells())
+        rows = (f"<tr><td>{'</td><td>'.join(line)}</td></tr>" for line in body)
+        return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{''.join(rows)}</table>"
+
+    def __repr__(self) -> str:
+        """Columns side by side."""
+        lines = self._cells()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
         return "\n".join("  ".join(line).rstrip() for line in padded)

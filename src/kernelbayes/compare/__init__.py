@@ -10,12 +10,13 @@ distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``powe
 ``hsic_test``          two variables: the distance of the joint embedding from the product
 ``hsic_aggregated``    the same over many pairs of kernels at once
 ``ci_test``            two variables given a third: residuals of conditional embeddings
+``conditional_mmd_test``  y given x of two samples: the same, with the label of the sample
 =====================  ============================================================================
 
 Modules: ``problem`` says what a test is and makes null distributions by permutation; ``mmd`` and
 ``hsic`` (with ``pairs``) are the two problems; ``nulls`` has the gamma law and the wild bootstrap,
-``large`` the methods in linear time, ``aggregate`` the tests over many kernels, ``conditional`` the
-conditional test, ``samples`` weights and kernels, ``result`` what a test returns.
+``large`` the methods in linear time, ``aggregate`` the tests over many kernels, ``conditional`` and
+``residuals`` those given a variable, ``samples`` weights and kernels, ``result`` what a test gives.
 
 >>> import numpy as np
 >>> import kernelbayes as kb
@@ -26,17 +27,21 @@ True
 """
 
 from kernelbayes.compare.aggregate import hsic_aggregated, mmd_aggregated
-from kernelbayes.compare.conditional import ci_test
+from kernelbayes.compare.conditional import ci_test, conditional_mmd_test
+from kernelbayes.compare.drift import DriftReport, drift_report
 from kernelbayes.compare.hsic import hsic_test
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.plot.tests import plot_null, plot_where
 
 __all__ = [
+    "DriftReport",
     "Effect",
     "KernelTestResult",
     "Witness",
     "ci_test",
+    "conditional_mmd_test",
+    "drift_report",
     "hsic_aggregated",
     "hsic_test",
     "mmd_aggregated",

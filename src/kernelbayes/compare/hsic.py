@@ -26,6 +26,7 @@ from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
 from kernelbayes.compare.pairs import (
+    GATHER,
     Variable,
     hadamard_rows,
     hollow_form,
@@ -44,6 +45,7 @@ from kernelbayes.compare.problem import (
     exact,
     finish,
     jackknife,
+    settled,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
@@ -59,7 +61,7 @@ def hsic_test(
     permutations: int = 1000,
     rng: Rng = None,
     *,
-    method: Method = "permutation",
+    method: Method = "auto",
     unbiased: bool = False,
     weights: Array | None = None,
     alpha: float = 0.05,
@@ -142,7 +144,8 @@ def hsic_test(
     X, Y = own(kernel_x.points(X, "X"), X), own(kernel_y.points(Y, "Y"), Y)
     check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
     problem = Pairs.of(X, Y, kernel_x, kernel_y, weights)
-    return finish(problem, options, LARGE.get(method, exact)(problem, options), details)
+    options = settled(problem, options)
+    return finish(problem, options, LARGE.get(options.method, exact)(problem, options), details)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +178,12 @@ class Pairs(Problem):
         (X, Y), (kernel_x, kernel_y) = *self.samples, self.kernels
         own = Variable(kernel_x, X, self.omega), Variable(kernel_y, Y, self.omega)
         return own if self.known is None else self.known
+
+    @property
+    def work(self) -> float:
+        """One product of two factors, or of all entries where a variable has none."""
+        n, ranks = len(self.omega), [v.rank or v.n for v in self.variables]
+        return float(n * min(GATHER * n, math.prod(ranks)))
 
     @property
     def scales(self) -> Floats:

@@ -41,6 +41,7 @@ from kernelbayes.compare.problem import (
     one_space,
     same_columns,
     sample_gram,
+    settled,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
@@ -56,7 +57,7 @@ def mmd_test(
     permutations: int = 1000,
     rng: Rng = None,
     *,
-    method: Method = "permutation",
+    method: Method = "auto",
     unbiased: bool = False,
     weights_x: Array | None = None,
     weights_y: Array | None = None,
@@ -83,11 +84,13 @@ def mmd_test(
         B: number of permutations, bootstrap draws or quantiles of the null distribution.
     rng : int, Generator or None
     method : str
-        "permutation": exact level for every n. "gamma": gamma law with the mean and variance of
-        the permutation distribution. "wild": multiplier bootstrap, for stationary time series and
-        for samples whose weights follow different laws. "linear": independent quadruples, O(n),
-        normal null (Gretton et al. 2012, section 6). "block": mean over blocks, permuted within
-        blocks (Zaremba et al. 2013). "features": random features, weighted chi-square null.
+        "auto": permutations as long as they take seconds, "features" beyond. "permutation": exact
+        level for every n. "gamma": gamma law with the mean and variance of the permutation
+        distribution. "wild": multiplier bootstrap, for stationary time series and for samples
+        whose weights follow different laws. "linear": independent quadruples, O(n), normal null
+        (Gretton et al. 2012, section 6). "block": mean over blocks, permuted within blocks
+        (Zaremba et al. 2013). "features": random features, weighted chi-square null; a million
+        points take a few seconds.
     unbiased : bool
         Statistic without terms k(x_i, x_i); "linear" and "block" are always unbiased.
     weights_x, weights_y : arrays (n,), (m,), optional
@@ -144,7 +147,8 @@ def mmd_test(
     X, Y = one_space(kernel, X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     problem = TwoSamples.of(X, Y, kernel, weights_x, weights_y)
-    return finish(problem, options, LARGE.get(method, exact)(problem, options), details)
+    options = settled(problem, options)
+    return finish(problem, options, LARGE.get(options.method, exact)(problem, options), details)
 
 
 def _default(X: PointsLike, Y: PointsLike) -> Kernel:
@@ -200,6 +204,11 @@ class TwoSamples(Problem):
     def gram(self) -> Gram:
         """Gram matrix of the pooled sample."""
         return sample_gram(self.kernels[0], self.points, len(self.omega) // 8)
+
+    @property
+    def work(self) -> float:
+        """One product with the Gram matrix or its factor."""
+        return self.gram.work if isinstance(self.gram, Factored) else float(len(self.omega)) ** 2
 
     @property
     def scales(self) -> Floats:

@@ -14,6 +14,8 @@ engine makes the null distribution of either:
     Without permutations: see ``nulls``.
 ``linear``, ``block``, ``features``
     For large samples: see ``large``.
+``auto``
+    Permutations as long as they take seconds, random features beyond.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -37,7 +39,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, column_names, count, in_order, take
 from kernelbayes.points.values import flag, integer, option, share
 
-Method = Literal["permutation", "gamma", "wild", "linear", "block", "features"]
+Method = Literal["auto", "permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]
 # Two statistics closer than this, relative to the kernel's values, are equal: they are sums of at
 # most 10^8 rounded terms, whose errors (1e-16 each, of random signs) add up to 1e-12.
@@ -47,6 +49,9 @@ TIES = 1e-12
 FACTOR_TOL = 1e-8
 GRAM_ENTRIES = 2**29  # of a Gram matrix held in memory: 4 GB, half of a small machine
 MOVE_ENTRIES = 2**23  # of one block of relabellings: 64 MB as integers
+# Multiplications up to which "auto" takes permutations: some ten seconds of one core. Beyond this
+# many points not even a factor of the Gram matrix is looked for, which takes as long.
+MOST_WORK, MOST_POINTS = 1e11, 20_000
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Options:
     permutations: int
     rng: np.random.Generator
     alpha: float
-    method: Method = "permutation"
+    method: Method = "auto"
     unbiased: bool = False
     block_length: BlockLength = None
     block_size: int | None = None
@@ -70,7 +75,7 @@ class Options:
         flag(self.unbiased, "unbiased")
         if self.method == "gamma" and self.unbiased:
             raise ValueError("method='gamma' has no unbiased statistic; use 'permutation'")
-        if self.weighted and self.method not in ("permutation", "wild"):
+        if self.weighted and self.method not in ("auto", "permutation", "wild"):
             text = f"method={self.method!r} takes no weights; use 'permutation' or 'wild'"
             raise ValueError(text)
 
@@ -165,6 +170,11 @@ class Problem(ABC):
     def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
         """Return unbiased statistics (b,), and the spread of each variable."""
 
+    @property
+    @abstractmethod
+    def work(self) -> float:
+        """Multiplications that one relabelling takes."""
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of points of each sample."""
@@ -217,6 +227,16 @@ class Outcome:
     details: Mapping[str, Any]
     pvalue: float | None = None
     witness: Witness | None = None
+
+
+def settled(problem: Problem, options: Options) -> Options:
+    """Options with a method in place of "auto"."""
+    if options.method != "auto":
+        return options
+    few = options.weighted or (
+        sum(problem.sizes) <= MOST_POINTS and options.permutations * problem.work <= MOST_WORK
+    )
+    return replace(options, method="permutation" if few else "features")
 
 
 def exact(problem: Problem, options: Options) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from kernelbayes.arrays import Floats
 from kernelbayes.embedding import Embedding
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, take
+from kernelbayes.tables import Row, Table
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,20 @@ class KernelTestResult:
             parts.append(f"power={self.power_estimate:.2g}")
         parts += [f"n={' + '.join(map(str, self.sizes))}", f"kernel={self.kernel!r}"]
         return f"{self.test} test ({self.method}): " + ", ".join(parts)
+
+    def to_frame(self) -> Any:
+        """Pandas frame of one row; of an aggregated test a row for each statistic of a kernel."""
+        if "table" in self.details:
+            return Table(self.details["table"]).to_frame()
+        return Table([self.row()]).to_frame()
+
+    def row(self) -> Row:
+        """Numbers of the test as a row of a table."""
+        effect = self.effect or Effect(math.nan, (math.nan, math.nan))
+        row: Row = {name: getattr(self, name) for name in ("test", "method", "statistic", "pvalue")}
+        low, high = effect.interval
+        row |= {"effect": effect.size, "low": low, "high": high}
+        return row | {"power": self.power_estimate, "n": sum(self.sizes)}
 
     def plot(self, kind: str = "null", ax: Any = None, **options: Any) -> Any:
         """Draw the null distribution with the statistic, or (``kind="witness"``) where it fails.

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelbayes.arrays import Floats, as_vectors, to_numpy
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, draw_signed, subplots
+from kernelbayes.plot.canvas import (
+    FIRST,
+    NEUTRAL,
+    SECOND,
+    Axes,
+    bare,
+    draw_signed,
+    subplots,
+)
+from kernelbayes.tables import Row
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
@@ -60,6 +70,35 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
     ax.figure.colorbar(drawn, ax=ax, label="witness")
     ax.set(xlabel=names[0], ylabel=names[1])
     return ax
+
+
+def plot_drift(columns: Sequence[Row], ax: Axes = None) -> Axes:
+    """Effect of each column with its interval, the changed ones in colour."""
+    ax = subplots(width=6.0, height=1.2 + 0.3 * len(columns)) if ax is None else ax
+    for place, row in enumerate(reversed(columns)):
+        colour = SECOND if row["drifted"] else NEUTRAL
+        ax.plot([row["low"], row["high"]], [place, place], color=colour, lw=2, alpha=0.5)
+        ax.plot(row["effect"], place, "o", color=colour, ms=5)
+    ax.set_yticks(range(len(columns)), [row["column"] for row in reversed(columns)])
+    ax.set(xlabel="effect, with its 95 % interval", xlim=(0.0, None))
+    return bare(ax)
+
+
+def plot_change(name: str, shape: tuple[Any, Floats, Floats], ax: Axes = None) -> Axes:
+    """Shares of both tables in bins of a column, or in its categories."""
+    where, before, after = shape
+    ax = subplots(width=6.0, height=3.6) if ax is None else ax
+    if len(where) > len(before):  # edges of bins
+        ax.stairs(before, where, color=FIRST, fill=True, alpha=0.35, label="first")
+        ax.stairs(after, where, color=SECOND, lw=1.5, label="second")
+    else:
+        at = np.arange(len(where))
+        ax.bar(at - 0.2, before, 0.4, color=FIRST, alpha=0.6, label="first")
+        ax.bar(at + 0.2, after, 0.4, color=SECOND, alpha=0.6, label="second")
+        ax.set_xticks(at, [str(label) or "empty" for label in where])
+    ax.set(xlabel=name, ylabel="share")
+    ax.legend(frameon=False)
+    return bare(ax)
 
 
 def _columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
