@@ -1246,6 +1246,45 @@ def three_variables(rng):
 REGISTRY["ci_test"].make = three_variables
 
 
+def two_samples_of_pairs(rng):
+    (X, Y), (n, m) = pair(rng, 24), (slice(0, 14), slice(14, None))
+    asked = {"X1": X[n], "Y1": Y[n], "X2": X[m], "Y2": Y[m]}
+    return asked | {k: v for k, v in two_variables(rng).items() if k not in ("X", "Y")}
+
+
+@entry(
+    "conditional_mmd_test",
+    make=two_samples_of_pairs,
+    kinds={k: v for k, v in TEST_KINDS.items() if k not in ("X", "Y")}
+    | dict.fromkeys(("X1", "Y1", "X2", "Y2"), "sample"),
+    rows=(("X1", "Y1"), ("X2", "Y2")),
+    laws={"container": ("*",)},
+    frames=False,
+    share=2,
+)
+def _(X1, Y1, X2, Y2, permutations, rng, alpha):
+    how = {"permutations": permutations, "rng": rng, "alpha": alpha}
+    return tested(kb.conditional_mmd_test(X1, Y1, X2, Y2, **how))
+
+
+@entry(
+    "drift_report",
+    make=lambda rng: {"a": rng.normal(size=(30, 2)), "b": rng.normal(size=(20, 2)), "rng": 0},
+    kinds={"a": "sample", "b": "sample", "rng": "rng"},
+    rows=(("a",), ("b",)),
+    laws={"container": ("*",)},
+    frames=False,
+    # Empty cells are legal: their share is compared.
+    allowed=frozenset((name, what) for name in "ab" for what in ("nan", "masked")),
+    share=2,
+)
+def _(a, b, rng):
+    return tested(kb.drift_report(a, b, permutations=99, rng=rng))
+
+
+REGISTRY["DriftReport"] = REGISTRY["drift_report"]
+
+
 @entry(
     "mmd_aggregated",
     make=two_samples,
