@@ -43,7 +43,7 @@ DRAWS_PER_COLUMN = 10
 # table beside a smaller one than that, FEW_ROWS random rows tell nearly as much as all.
 LAW_ROWS = 100
 BINS = 40  # of a picture of a column
-SHOWN = 20  # categories of a picture of a column, those that changed most
+MOST_CATEGORIES = 20  # categories of a picture of a column, those that changed most
 
 Column = npt.NDArray[Any]
 
@@ -253,7 +253,7 @@ class _Part:
         """Edges of bins (k + 1,) or labels (k,), and the shares (k,) of both tables there."""
         if self.labels is not None:
             counts = [np.bincount(v, minlength=len(self.labels)) / len(v) for v in (self.x, self.y)]
-            order = np.argsort(-np.abs(counts[1] - counts[0]), kind="stable")[:SHOWN]
+            order = np.argsort(-np.abs(counts[1] - counts[0]), kind="stable")[:MOST_CATEGORIES]
             return np.array(self.labels)[order], counts[0][order], counts[1][order]
         low, high = np.quantile(np.concatenate([self.x, self.y]), (0.005, 0.995))
         edges = np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
