@@ -31,7 +31,9 @@ def walks() -> dict[str, Callable[[], object]]:
     rule = kb.KernelBayesRule().fit(x, z, prior=z + 0.5)
     track = np.cumsum(0.3 * rng.normal(size=(120, 2)), axis=0)
     seen = track + 0.3 * rng.normal(size=track.shape)
-    model = kb.KernelBayesFilter(rng=0).fit(seen, track)
+    # A step of first order: which options the default chooses depends on the data.
+    plain = {"lags": 1, "order": 1, "features": "raw"}
+    model = kb.KernelBayesFilter(rng=0, **plain).fit(seen, track)
     state = model.start()
 
     def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:

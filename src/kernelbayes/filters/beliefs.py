@@ -72,11 +72,6 @@ class StepInfo:
     prior_share: Any = float("nan")
     left: Any = 0.0
 
-    @property
-    def unlike(self) -> float:
-        """Share of one step's observation that was not trusted; 0 where there was none."""
-        return float(self.prior_share) if self.prior_share > 0.0 else 0.0  # not for NaN
-
     def __getitem__(self, index: Index) -> StepInfo:
         """Return the information about one step, or about a slice of them."""
         return StepInfo(*(getattr(self, f.name)[index] for f in fields(self)))

@@ -33,7 +33,7 @@ from kernelbayes.filters.sequences import (
     unstacked,
 )
 from kernelbayes.filters.smooth import backward, passed_back
-from kernelbayes.filters.step import normalised, predict, prior_weights, step, update
+from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
 from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.filters.update import Seen, prepare
 from kernelbayes.kernels import Kernel
@@ -104,9 +104,9 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         belief about the first one.
         """
         check_is_fitted(self, "dynamics_")
-        later, ridge, unlike = state.belief.weights, self._back_ridge(), state.unlike
+        later, ridge, now = state.belief.weights, self._back_ridge(), state.unlike
         for back, (w, control, before) in enumerate(reversed(state.history), 1):
-            kept, unlike = max(before, unlike), before
+            kept, now = max(before, now), before
             later = backward(self.dynamics_, w, later, control, state.t - back, ridge, kept)
         return Embedding(self.Z_, later, self.kernel_z_, self.names_z_)
 
@@ -273,10 +273,11 @@ def run_all(
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
     """Smoothed beliefs of sequences that have been filtered."""
     back = model.dynamics_, lag, model._back_ridge()
-    unlike = [[info.unlike for info in run.infos] for run in runs]
     return [
-        _beliefs(model, run, passed_back(run.weights, run.controls, *back, shares))
-        for run, shares in zip(runs, unlike, strict=True)
+        _beliefs(
+            model, run, passed_back(run.weights, run.controls, *back, list(map(unlike, run.infos)))
+        )
+        for run in runs
     ]
 
 

@@ -216,6 +216,11 @@ def cut_off(weights: Array) -> Array | None:
     return normalised(namespace(weights).clip(weights, min=0.0))
 
 
+def unlike(info: StepInfo) -> float:
+    """Share of one step's observation that was not trusted; 0 where there was none."""
+    return float(info.prior_share) if info.prior_share > 0.0 else 0.0  # not for NaN
+
+
 # --- the online step ------------------------------------------------------------------------------
 
 
@@ -263,7 +268,7 @@ def step(
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
     new = replace(
-        state, t=t, belief=belief, unlike=infos[0].unlike, history=history, past=past
+        state, t=t, belief=belief, unlike=unlike(infos[0]), history=history, past=past
     )  # fmt: skip
     return new, infos[0]
 
