@@ -144,3 +144,14 @@ def test_squared_distances():
     A, B = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
     expected = np.sum((A[:, None] - B[None]) ** 2, axis=2)
     np.testing.assert_allclose(squared_distances(A, B), expected, atol=1e-12)
+
+
+def test_a_reduced_basis_predicts_the_same():
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(80, 3)), rng.normal(size=(80, 2))
+    fit, new = regress(X, Y, rng), rng.normal(size=(20, 3))
+    basis, coefficients = fit.basis.reduced(fit.coefficients)
+    assert basis.root.shape[1] == 2
+    expected = fit.basis.predict(new, fit.coefficients)
+    # The same sums in another order.
+    np.testing.assert_allclose(basis.predict(new, coefficients), expected, rtol=1e-8, atol=1e-10)

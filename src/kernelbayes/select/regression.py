@@ -16,7 +16,7 @@ pair's own target, and what is regressed on it next would fit the target without
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -79,6 +79,12 @@ class Basis:
         found += U @ (self.slope * coefficients[r:-1])
         found += coefficients[-1]
         return np.asarray(found)
+
+    def reduced(self, coefficients: Floats) -> tuple[Basis, Floats]:
+        """Return the same predictions with one feature (n, q) for each target; small to keep."""
+        r, q = self.root.shape[1], coefficients.shape[1]
+        basis = replace(self, root=self.root @ coefficients[:r])
+        return basis, np.vstack([np.eye(q), coefficients[r:]])
 
     def _gaussian(self, U: Floats) -> Floats:
         D = squared_distances(U, self.landmarks)

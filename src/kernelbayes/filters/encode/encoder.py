@@ -269,7 +269,8 @@ def _learned(
         length = V.shape[1] // d // 2 * d
         shorter, others = _learned(V[:, :length], d, Y, rng, (scale,))
         left_out[seen & ~rows] = others[seen & ~rows]
-    return Regressed(basis, coefficients, centre, spread, middle, unit, d, shorter), left_out
+    scales_of = centre, spread, middle, unit
+    return Regressed(*basis.reduced(coefficients), *scales_of, d, shorter), left_out
 
 
 def reaches_less(V: Floats, d: int) -> Bools:
