@@ -208,7 +208,7 @@ def test_what_cannot_be_saved_is_named(tmp_path):
 def test_a_file_is_small(tmp_path):
     x, z = sample(700)
     for rank in (None, 50):
-        model = kb.KernelBayesFilter(rank=rank, rng=0).fit(x, z)
+        model = kb.KernelBayesFilter(rank=rank, rng=0, **FIRST_ORDER).fit(x, z)
         model.filter(x[:20])
         model.smooth(x[:20])
         kb.save(model, tmp_path / "filter.kb")
@@ -217,6 +217,11 @@ def test_a_file_is_small(tmp_path):
         ranks = [model.dynamics_.features.shape[1], model.observations_.gram.factor.shape[1]]
         numbers = 700 * (9 + sum(ranks)) + 2 * sum(r * r for r in ranks)
         assert (tmp_path / "filter.kb").stat().st_size < 8 * numbers + 40_000
+    model = kb.KernelBayesFilter(rank=50, rng=0, lags=4, features="regression").fit(x, z)
+    kb.save(model, tmp_path / "filter.kb")
+    # And of regressions on 4, 2 and 1 observations, 600 landmarks each with a number beside it.
+    numbers = 700 * (9 + 2 * 50) + 4 * 50 * 50 + 600 * (2 * (4 + 2 + 1) + 3)
+    assert (tmp_path / "filter.kb").stat().st_size < 8 * numbers + 40_000
     rule = kb.KernelBayesRule().fit(x, z, prior=z[:100])
     kb.save(rule, tmp_path / "rule.kb")
     assert (tmp_path / "rule.kb").stat().st_size < 8 * 700 * 9 + 40_000
