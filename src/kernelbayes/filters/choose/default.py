@@ -172,7 +172,8 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     for name, value in free.items():
         if value is None or isinstance(value, str):
             best = races.along(best, {name: FIRST_MOVES[name]})
-    estimates = scaled_kernels(Z, WIDTHS_ESTIMATES, "Z")
+    vectors = races.parameters(best.candidate.at)["kernel_z"].is_vector
+    estimates = scaled_kernels(Z, WIDTHS_ESTIMATES, "Z") if vectors else []
     return Challenge(races, given, estimates, split_missing(X)[1] is None).run(best)
 
 
