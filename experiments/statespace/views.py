@@ -23,6 +23,7 @@ from kernelbayes import (
 SETTINGS = {"sprites": sprites.simulate, "maze": maze.simulate}
 METHODS = ("original", "importance", "learned", "LSTM", "regression", "neighbours", "constant")
 RANK = 200  # landmarks among the images: a step then costs little beside the distances
+PLAIN = {"lags": 1, "order": 1, "features": "raw"}  # the filter of the paper
 EPOCHS = 40  # of the features; held-out pairs stop them before
 
 
@@ -40,12 +41,12 @@ def one_run(problem, size, run, methods, length=200):
         begun = time.process_time()
         if method in ("original", "importance"):
             kernel = static.kernel_x_
-            model = KernelBayesFilter(kernel, method=method, rank=RANK, rng=run).fit(X, Z)
+            model = KernelBayesFilter(kernel, method=method, rank=RANK, rng=run, **PLAIN).fit(X, Z)
             found = model.filter(new).mean()
         elif method == "learned":
             kernel = NeuralFeatures(epochs=EPOCHS, rng=run).fit(train.X, Z)
             # The kernel is the linear one of the features, which are computed once.
-            model = KernelBayesFilter(Linear(), rng=run).fit(kernel.features(train.X), Z)
+            model = KernelBayesFilter(Linear(), rng=run, **PLAIN).fit(kernel.features(train.X), Z)
             found = model.filter(kernel.features(test.X)).mean()
         elif method == "LSTM":
             found = lstm(train.X, Z, test.X, seed=run)

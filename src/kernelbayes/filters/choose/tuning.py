@@ -53,6 +53,7 @@ from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
+from kernelbayes.filters.choose.options import PLAIN
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
 from kernelbayes.filters.choose.walks import in_order, walked
 from kernelbayes.filters.loop import Filter
@@ -174,8 +175,11 @@ class _Search(Races):
         best = self._descend(best, MOVES, BEFORE_KERNELS * self.budget)
         if free:
             best = self._challenged(best, *self._rivals(best, int(self.budget / 4.0)))
-        for candidate in self.candidates:
-            best = self._challenged(best, *self._candidate(candidate), ridges=OTHER_RIDGES)
+        plain = {n: PLAIN[n] for n in ("lags", "features") if getattr(self.model, n, 0) == "auto"}
+        for (
+            candidate
+        ) in self.candidates:  # on single observations, unless the filter says otherwise
+            best = self._challenged(best, *self._candidate(candidate), OTHER_RIDGES, plain)
         step = MOVES  # what was tried before costs nothing
         while step["x"] > LAST and self.spent + 2.0 <= self.budget:
             best = self._descend(best, step, self.budget - 1.0)
@@ -266,13 +270,14 @@ class _Search(Races):
         kernels: list[Kernel],
         apart: dict[int, list[Kernel]],
         ridges: Sequence[float] = (1.0,),
+        options: Arguments | None = None,
     ) -> Entry:
         """Best, or what is clearly better with another kernel on observations.
 
         ``apart`` has the same kernels as learned without each part, if they are learned; ``ridges``
-        are multiples of the ridge to try with each.
+        are multiples of the ridge to try with each, ``options`` other arguments.
         """
-        at = self.parameters(best.candidate.at)
+        at = self.parameters(best.candidate.at) | (options or {})
         settings = []
         for k, kernel in enumerate(kernels):
             others = {i: {"kernel_x": other[k]} for i, other in apart.items()}
