@@ -20,6 +20,7 @@ LAYERS = [
         "plot",
         "embedding",
         "compression",
+        "scale",
     ),
     *("rules", "estimators", "select", "learned"),
     *("filters", "graphs"),

@@ -17,28 +17,23 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Self, get_args
 
-import numpy as np
-import scipy.sparse
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, is_frame, namespace
+from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import (
-    Points,
     PointsLike,
-    as_fine_as,
     column_names,
     flag,
     in_order,
     integer,
     numeric_values,
     option,
-    refuse_missing,
 )
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.conditional import (
@@ -49,6 +44,7 @@ from kernelbayes.rules.conditional import (
     warn_unsupported,
 )
 from kernelbayes.rules.kulsif import kulsif_ridge
+from kernelbayes.rules.merging import Again, Merging, tilted
 from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,
@@ -60,12 +56,14 @@ from kernelbayes.rules.prior import (
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import centre_of
-from kernelbayes.rules.variable import is_table, variable
+from kernelbayes.rules.variable import Variable, checked_pairs, checked_queries, variable
+from kernelbayes.scale.sources import Columns, as_source
+from kernelbayes.scale.statistics import Summed
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
-class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
     """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
 
     Parameters
@@ -153,6 +151,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         Z: PointsLike = None,
         copy: bool = True,
+        columns: Columns | None = None,
+        client: object = None,
     ) -> Self:
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
@@ -161,26 +161,51 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scipy.stats distribution or a list of them, one per column of Z (1000 draws from it, by
         ``rng``), or None for the training marginal. Without a ``copy``, who changes the arrays
         later changes what was learned.
+
+        ``fit(source, prior=prior)`` learns from more pairs than memory holds: batches (X, Z), a
+        Parquet or CSV file or folder, an Arrow stream, each with ``columns=(names of X, names of
+        Z)``, or Dask collections X and Z, on the current client unless another is given
+        (:mod:`kernelbayes.scale.sources`).
         """
+        Z = y if Z is None else Z
+        source = as_source(X, Z, columns, client)
+        if source is not None:
+            return self._fit_source(source, prior)
+        x, z = self._variables(X, Z, copy)
+        self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
+        return self._learn(x, z, prior)
+
+    def _variables(
+        self, X: PointsLike, Z: PointsLike, copy: bool = True
+    ) -> tuple[Variable, Variable]:
         self._check_options()
         names = column_names(X)
-        X, Z = self._check_pairs(X, y if Z is None else Z)
+        X, Z = checked_pairs(self, X, Z, self._reads_rows)
         generator = as_generator(self.rng)
         kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z, means=True)
         observed = variable(X, kernel_x, "X", self.rank, generator, copy)
         observed = replace(observed, names=names)
         hidden = variable(Z, kernel_z, "Z", self.rank, generator, copy)
-        self.kernel_x_, self.kernel_z_ = observed.kernel, hidden.kernel
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
+        return observed, hidden
+
+    def _learn(
+        self, x: Variable, z: Variable, prior: PriorLike = None, again: Again | None = None
+    ) -> Self:
+        self.kernel_x_, self.kernel_z_ = x.kernel, z.kernel
+        self.statistics_ = None
         # An automatic ridge is set when a prior first needs it.
         eta = 1.0 if self.prior_ridge == "loo" else check_ridge(self.prior_ridge)
-        self.likelihood_ = Conditional(hidden, observed, eta)
-        self.values_ = numeric_values(hidden.points)
-        self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
+        self.likelihood_ = Conditional(z, x, eta)
+        self.values_ = numeric_values(z.points)
         self.prior_ridge_: float | None = None
         self.ridge_: float | None = None
-        return self._set_prior(prior)
+        return self._set_prior(prior, again)
+
+    def _learned(self) -> tuple[Variable, Variable] | None:
+        fitted = getattr(self, "likelihood_", None)
+        return None if fitted is None else (fitted.outputs, fitted.inputs)
 
     def with_prior(self, prior: PriorLike) -> Self:
         """Return the fitted model under another prior on z.
@@ -219,7 +244,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "rule_")
         if self.values_ is None:
             raise TypeError("posterior means need numeric Z; use posterior(X) and decode it")
-        points = self._check_queries(X)
+        points = checked_queries(self, X, self.rule_.inputs, self._reads_rows)
         values = self._centred(numeric_values(self.rule_.outputs.points))
         means, share = filled_values(
             *(self.rule_, points, self._coefficients, values),
@@ -239,7 +264,7 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         weights = self.prior_weights_ if lift is None else namespace(lift).sum(lift, axis=1)
         return weights / namespace(weights).sum(weights)
 
-    def _set_prior(self, prior: PriorLike) -> Self:
+    def _set_prior(self, prior: PriorLike, again: Again | None = None) -> Self:
         """Choose what is still open, and turn the likelihood round under the prior."""
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
         prior = drawn(prior, self.rng)
@@ -255,6 +280,12 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if self.likelihood_.operator != self.prior_ridge_:
                 self.likelihood_ = replace(self.likelihood_, operator=self.prior_ridge_)
         weights = usable_weights(prior_weights(self.likelihood_, element, ratio), self.method)
+        if element is not None and isinstance(hidden.gram, Summed):
+            given = None if ratio is not None else again
+            weights, self.likelihood_ = tilted(
+                weights, self.likelihood_, element, self.method, given
+            )
+            hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
         ridge = self.ridge if self.ridge_ is None else self.ridge_
         if ridge == "loo":
             ridge = choose_ridge(observed, hidden, weights, self.method)
@@ -299,46 +330,8 @@ class KernelBayesRule(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         kernel = self.kernel_x
         return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
 
-    def _check_pairs(self, X: PointsLike, Z: PointsLike) -> tuple[PointsLike, PointsLike]:
-        """Check tables of numbers as scikit-learn does; kernels check everything else."""
-        if Z is None:
-            raise ValueError("requires y to be passed, but the target y is None")
-        if not is_table(X) or not self._reads_rows:
-            return X, Z
-        if not is_frame(X) and not scipy.sparse.issparse(X):
-            X = as_array(X)
-            X = X[:, None] if X.ndim == 1 else X
-        refuse_missing(X, "X")
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
-        Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
-        if is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
-            refuse_missing(Z, "y")
-            checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
-            Z = Z if is_frame(Z) and checked.ndim == 2 else checked
-            X = as_fine_as(checked, X)
-        return X, Z
-
     def score(self, X: PointsLike, y: PointsLike, sample_weight: Array | None = None) -> float:
         """R^2 of :meth:`predict`, the columns of y in the order of training."""
         hidden = self.likelihood_.inputs
         y = as_floats(in_order(y, hidden.names, "Z", by_name=hidden.kernel.by_name), "Z")
         return float(super().score(X, y, sample_weight))
-
-    def _check_queries(self, X: PointsLike) -> Points:
-        observed = self.likelihood_.outputs
-        X = in_order(X, observed.names, by_name=observed.kernel.by_name)
-        X = as_array(X) if isinstance(X, np.ndarray) else X
-        rows = self._reads_rows and is_table(X)
-        if rows and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
-            if getattr(self, "n_features_in_", 1) > 1:
-                raise ValueError(
-                    f"expected points of {self.n_features_in_} numbers, got a 1-d array. Reshape "
-                    "your data with X.reshape(1, -1) if it is a single point"
-                )
-            X = as_array(X)[:, None]
-        if rows and hasattr(self, "n_features_in_"):
-            refuse_missing(X, "X")
-            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        points = self.kernel_x_.points(X, "X")
-        self.kernel_x_.check_pair(points, self.rule_.inputs.points)
-        return points

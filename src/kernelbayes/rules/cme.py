@@ -13,13 +13,15 @@ from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, as_fine_as
 from kernelbayes.rules.conditional import Conditional, Ridge, filled, warn_unsupported
+from kernelbayes.rules.merging import Merging
 from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import centre_of
-from kernelbayes.rules.variable import variable
+from kernelbayes.rules.variable import Variable, variable
+from kernelbayes.scale.sources import Columns, as_source
 
 
 @dataclass(eq=False)
-class ConditionalEmbedding:
+class ConditionalEmbedding(Merging):
     """Embedding of Z given X, learned from pairs by vector-valued ridge regression.
 
     Parameters
@@ -59,20 +61,42 @@ class ConditionalEmbedding:
     fill: bool = False
     _fitted: Conditional | None = field(default=None, init=False, repr=False)
 
-    def fit(self, X: PointsLike, Z: PointsLike, *, copy: bool = True) -> Self:
-        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...).
+    def fit(
+        self,
+        X: PointsLike,
+        Z: PointsLike = None,
+        *,
+        copy: bool = True,
+        columns: Columns | None = None,
+        client: object = None,
+    ) -> Self:
+        """Learn Z given X from pairs: points X (n, ...) and Z (n, ...), or a source of them.
 
-        Without a ``copy``, who changes the arrays later changes what was learned.
+        Without a ``copy``, who changes the arrays later changes what was learned. Sources,
+        ``columns`` and ``client`` are those of :meth:`KernelBayesRule.fit`.
         """
+        source = as_source(X, Z, columns, client)
+        if source is not None:
+            return self._fit_source(source)
+        return self._learn(*self._variables(X, Z, copy))
+
+    def _variables(
+        self, X: PointsLike, Z: PointsLike, copy: bool = True
+    ) -> tuple[Variable, Variable]:
         ridge_or_loo(self.ridge)
         kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z)
         inputs = variable(X, kernel_x, "X", copy=copy)
         outputs = variable(Z, kernel_z, "Z", copy=copy)
         if inputs.n != outputs.n:
             raise ValueError(f"X and Z must be pairs, got {inputs.n} and {outputs.n} points")
-        inputs = replace(inputs, points=as_fine_as(outputs.points, inputs.points))
-        self._fitted = Conditional(inputs, outputs, self.ridge)
+        return replace(inputs, points=as_fine_as(outputs.points, inputs.points)), outputs
+
+    def _learn(self, x: Variable, z: Variable, prior: object = None, again: object = None) -> Self:  # noqa: ARG002
+        self._fitted, self.statistics_ = Conditional(x, z, self.ridge), None
         return self
+
+    def _learned(self) -> tuple[Variable, Variable] | None:
+        return None if self._fitted is None else (self._fitted.inputs, self._fitted.outputs)
 
     @property
     def conditional_(self) -> Conditional:

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 from array_api_compat import device
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
 
 from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, namespace
 from kernelbayes.gram import Gram
@@ -15,22 +17,38 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel, mixed_columns
-from kernelbayes.points import Points, PointsLike, column_names, count, own, take
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    as_fine_as,
+    column_names,
+    count,
+    in_order,
+    own,
+    refuse_missing,
+    take,
+)
 from kernelbayes.rules.support import usual_support
 
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """Training points of one variable, with their kernel and column names."""
+    """Training points of one variable, with their kernel and column names.
+
+    Points that stand for more than themselves come with the Gram matrix ``held`` and the mean of
+    the points they stand for (:mod:`kernelbayes.scale.statistics`).
+    """
 
     points: Points
     kernel: Kernel
     names: tuple[str, ...] | None = None
+    held: Gram | None = None
+    mean: Array | None = None
 
     @cached_property
     def gram(self) -> Gram:
         """Gram matrix of the points, made when it is first needed."""
-        return Gram.of(self.kernel, self.points)
+        return Gram.of(self.kernel, self.points) if self.held is None else self.held
 
     @cached_property
     def usual_support(self) -> float:
@@ -86,3 +104,49 @@ def is_table(X: PointsLike) -> bool:
     if not isinstance(array, np.ndarray) or array.ndim > 2:
         return False
     return array.dtype.kind in "fiubc" or (array.dtype.kind == "O" and not is_frame(X))
+
+
+def checked_pairs(
+    model: BaseEstimator, X: PointsLike, Z: PointsLike, rows: bool = True, reset: bool = True
+) -> tuple[PointsLike, PointsLike]:
+    """Check tables of numbers as scikit-learn does; kernels check everything else.
+
+    ``rows`` says whether a point is a row of a table under the model's kernel; without ``reset``
+    the columns must be those of the first fit.
+    """
+    if Z is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    if not is_table(X) or not rows:
+        return X, Z
+    if not is_frame(X) and not scipy.sparse.issparse(X):
+        X = as_array(X)
+        X = X[:, None] if X.ndim == 1 else X
+    refuse_missing(X, "X")
+    X = validate_data(model, X, reset=reset, dtype=[np.float64, np.float32])
+    Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
+    if is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
+        refuse_missing(Z, "y")
+        checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
+        Z = Z if is_frame(Z) and checked.ndim == 2 else checked
+        X = as_fine_as(checked, X)
+    return X, Z
+
+
+def checked_queries(model: BaseEstimator, X: PointsLike, observed: Variable, rows: bool) -> Points:
+    """Check points that a fitted model is asked about."""
+    X = in_order(X, observed.names, by_name=observed.kernel.by_name)
+    X = as_array(X) if isinstance(X, np.ndarray) else X
+    rows = rows and is_table(X)
+    if rows and not scipy.sparse.issparse(X) and as_array(X).ndim == 1:
+        if getattr(model, "n_features_in_", 1) > 1:
+            raise ValueError(
+                f"expected points of {model.n_features_in_} numbers, got a 1-d array. Reshape "
+                "your data with X.reshape(1, -1) if it is a single point"
+            )
+        X = as_array(X)[:, None]
+    if rows and hasattr(model, "n_features_in_"):
+        refuse_missing(X, "X")
+        X = validate_data(model, X, reset=False, dtype=[np.float64, np.float32])
+    points = observed.kernel.points(X, "X")
+    observed.kernel.check_pair(points, observed.points)
+    return points

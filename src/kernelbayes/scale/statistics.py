@@ -1,0 +1,220 @@
+r"""Statistics of a fit as a value: sums over pairs that merge, and some pairs to stand for all.
+
+With finite features phi of x and psi of z, all that a conditional embedding or Bayes' rule under
+the training marginal needs of n pairs is one symmetric matrix, whatever n is,
+
+.. math:: S = \sum_i j_i j_i^\top, \qquad j_i = [\varphi(x_i), \psi(z_i), z_i, 1] .
+
+Sums over parts of the pairs add up to it, in any order. A random part of the pairs is kept beside
+it, those with the smallest of random keys, which merge too: they say what is usual, choose ridges,
+and carry the weights of posteriors.
+
+A posterior is then a weighted sample over the m kept pairs. Its features, mean and mass are those
+of the posterior over all n: features Phi (m, r) of the kept pairs are moved as little as possible,
+in least squares, to a matrix L with :math:`L^\top W [\Psi, Z, 1]` the sums over all pairs
+(calibration weights, as in survey sampling: Deville and Särndal 1992). What is no function of
+features, mean and mass (an interval, an answer outside the sample) is that of the kept pairs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import Array, Floats, as_array, as_doubles
+from kernelbayes.gram import LowRank
+from kernelbayes.gram.factored import Moments
+from kernelbayes.gram.lapack import whitening
+from kernelbayes.kernels import Kernel
+from kernelbayes.points import (
+    Names,
+    Points,
+    PointsLike,
+    concatenate,
+    count,
+    in_order,
+    numeric_values,
+    sum_over_rows,
+    take,
+)
+
+# Directions of the features of z whose squared size, relative to the largest, is below this are
+# rounding errors of the others (a few hundred roundings): sums over them are not matched.
+MATCHED = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Some of the pairs that were seen, those with the smallest random keys; ``+`` merges."""
+
+    X: Points
+    Z: Points
+    keys: Floats = field(repr=False)  # (m,)
+    limit: int
+
+    @classmethod
+    def of(cls, X: PointsLike, Z: PointsLike, limit: int, seed: int = 0) -> Kept:
+        """Keep at most ``limit`` of the pairs; the keys depend on their values and the seed."""
+        X, Z = (A if isinstance(A, Mapping | list) else as_array(A) for A in (X, Z))
+        rng = np.random.default_rng([seed, _digest(X), _digest(Z)])
+        return cls(X, Z, rng.random(count(X)), limit)._smallest()
+
+    def __add__(self, other: Kept) -> Kept:
+        X, Z = concatenate(self.X, other.X), concatenate(self.Z, other.Z)
+        return Kept(X, Z, np.concatenate([self.keys, other.keys]), self.limit)._smallest()
+
+    def _smallest(self) -> Kept:
+        if len(self.keys) <= self.limit:
+            return self
+        order = np.sort(np.argsort(self.keys, kind="stable")[: self.limit])
+        return Kept(take(self.X, order), take(self.Z, order), self.keys[order], self.limit)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What statistics are sums of: two kernels with finite features, and the columns' names."""
+
+    kernel_x: Kernel
+    kernel_z: Kernel
+    names: tuple[Names, Names] = (None, None)
+
+    def read(self, X: PointsLike, Z: PointsLike) -> dict[str, Points]:
+        """Pairs as checked points, the columns in order."""
+        ordered = (in_order(X, self.names[0], "X"), in_order(Z, self.names[1], "Z"))
+        points = {"x": self.kernel_x.points(ordered[0], "X")}
+        points["z"] = self.kernel_z.points(ordered[1], "Z")
+        if count(points["x"]) != count(points["z"]):
+            sizes = f"{count(points['x'])} and {count(points['z'])}"
+            raise ValueError(f"X and Z must be pairs, got {sizes} points")
+        return points
+
+    def rows(self, points: dict[str, Points]) -> tuple[Floats, Floats, Floats]:
+        """Features phi (n, r) and psi (n, s), and the values of z beside a constant (n, d + 1)."""
+        values = numeric_values(points["z"])
+        ones = np.ones((count(points["x"]), 1))
+        phi, psi = self.kernel_x.features(points["x"]), self.kernel_z.features(points["z"])
+        if not isinstance(phi, np.ndarray) or not isinstance(psi, np.ndarray):
+            raise TypeError(
+                "statistics are sums of NumPy arrays; fit tensors at once, by fit(X, Z)"
+            )
+        extra = ones if values is None else np.column_stack([as_doubles(values), ones])
+        return as_doubles(phi), as_doubles(psi), extra
+
+
+@dataclass(frozen=True, eq=False)
+class Tilt:
+    """Weights of pairs under a prior: psi(z) @ coefficients, its negative part cut off or not."""
+
+    coefficients: Floats
+    positive: bool
+
+    def __call__(self, psi: Floats) -> Floats:
+        """Weights (n,) of pairs with these features (n, s)."""
+        found = psi @ self.coefficients
+        return np.maximum(found, 0.0) if self.positive else found
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over n pairs, and some of the pairs; ``a + b`` is that of both, and changes neither."""
+
+    basis: Basis
+    n: int
+    sums: Floats = field(repr=False)  # S (r + s + d + 1, the same)
+    kept: Kept
+    tilt: Tilt | None = None
+
+    @classmethod
+    def of(
+        cls,
+        X: PointsLike,
+        Z: PointsLike,
+        basis: Basis,
+        limit: int,
+        seed: int = 0,
+        tilt: Tilt | None = None,
+    ) -> Statistics:
+        """Statistics of some pairs, X (n, ...) and Z (n, ...): a pure function of them."""
+        points = basis.read(X, Z)
+
+        def partial(chunk: dict[str, Points], _: slice) -> Floats:
+            rows = basis.rows(chunk)
+            J = np.concatenate(rows, axis=1)
+            return as_doubles(LowRank(J).moments(None if tilt is None else tilt(rows[1]))[0])
+
+        first = basis.rows(take(points, slice(0, 1)))
+        sums = sum_over_rows(partial, points, sum(part.shape[1] for part in first))
+        kept = Kept.of(points["x"], points["z"], limit, seed)
+        return cls(basis, count(points["x"]), sums, kept, tilt)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Statistics of the pairs of both."""
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        if self.basis != other.basis or self.sums.shape != other.sums.shape:
+            raise ValueError(
+                "these statistics are sums of different features; begin both from the same "
+                "kernels: kernel_x=first.kernel_x_, kernel_z=first.kernel_z_"
+            )
+        sums, kept = self.sums + other.sums, self.kept + other.kept
+        return Statistics(self.basis, self.n + other.n, sums, kept, self.tilt)
+
+    def grams(self) -> tuple[Summed, Summed, Floats | None, Floats]:
+        """Gram matrices of x and of z on the kept pairs, the mean (d,) of z, and weights (m,)."""
+        basis, kept = self.basis, self.kept
+        phi, psi, extra = basis.rows({"x": kept.X, "z": kept.Z})
+        r, s, m = phi.shape[1], psi.shape[1], len(phi)
+        weights = np.full(m, 1.0 / m) if self.tilt is None else self.tilt(psi)
+        S = self.sums / self.n if self.tilt is None else self.sums * (m / self.n)
+        cross, means = S[r:, :r].copy(), S[r + s : -1, -1] / S[-1, -1]
+        # Values about their mean and in units of their own, so that no digits are lost.
+        unit = np.std(extra[:, :-1], axis=0)
+        unit[unit == 0.0] = 1.0
+        values = np.column_stack([(extra[:, :-1] - means) / unit, extra[:, -1]])
+        cross[s:-1] = (cross[s:-1] - means[:, None] * cross[-1]) / unit[:, None]
+        L = _matched(phi, np.column_stack([psi, values]), weights, cross)
+        L = _matched(L, values, weights, cross[s:])  # mean and mass to the last digit
+        block = S[r : r + s, r : r + s]
+        x = Summed(L, kernel=basis.kernel_x, points=kept.X, C=S[:r, :r], under=weights)
+        z = Summed(psi, kernel=basis.kernel_z, points=kept.Z, C=block, under=weights)
+        return x, z, means if len(means) else None, weights
+
+
+@dataclass(frozen=True, eq=False)
+class Summed(LowRank):
+    """Low-rank Gram matrix of kept points with the moments of all the points they stand for."""
+
+    C: Floats = field(kw_only=True, repr=False)  # (r, r), the sum of d_i phi_i phi_i^T over all
+    under: Floats = field(kw_only=True, repr=False)  # (m,), what d is at the kept points
+
+    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
+        """L^T D L over all points, and L^T D B; D must be a multiple of the known weights."""
+        d = np.ones(self.n) if d is None else d
+        factor = float(d.sum() / self.under.sum())
+        if not np.allclose(d, factor * self.under, rtol=1e-6, atol=1e-12 * float(abs(d).max())):
+            raise ValueError(
+                "statistics hold sums under one prior; another needs the pairs once more: "
+                "fit(source, prior=...) from a source that can be read twice"
+            )
+        return factor * self.C, None if B is None else self.project(d[:, None] * B)
+
+
+def _matched(F: Floats, A: Floats, weights: Floats, sums: Floats) -> Floats:
+    """Matrix closest to F (m, r), in weighted least squares, with A^T W F = ``sums`` (q, r)."""
+    size = np.abs(weights)[:, None] * A
+    root = whitening(A.T @ size, MATCHED)
+    missing = sums - A.T @ (weights[:, None] * F)
+    return F + np.sign(weights)[:, None] * (A @ (root @ (root.T @ missing)))
+
+
+def _digest(points: Points) -> int:
+    """Checksum of the values of points."""
+    if isinstance(points, Mapping):
+        return zlib.crc32(repr([_digest(part) for part in points.values()]).encode())
+    if is_array_api_obj(points) and points.dtype.kind in "fiub":
+        return zlib.crc32(np.ascontiguousarray(points).tobytes())
+    return zlib.crc32(repr(list(points)).encode())

@@ -1,0 +1,49 @@
+"""Dask collections as sources, on two worker processes of this machine."""
+
+import numpy as np
+import pytest
+
+from kernelbayes import ConditionalEmbedding, Gaussian, KernelBayesRule, nystrom
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+# Sockets that workers leave open when they end are not ours.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+N = 6000
+
+
+def pairs():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(N, 2))
+    return np.tanh(Z) + 0.3 * rng.normal(size=Z.shape), Z
+
+
+@pytest.fixture(scope="module")
+def client():
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as found:
+        yield found
+
+
+def test_blocks_give_the_numbers_of_one_fit(client):
+    X, Z = pairs()
+    kernels = nystrom(Gaussian(1.0), X, 40, rng=0), nystrom(Gaussian(1.0), Z, 40, rng=1)
+    blocks = da.from_array(X, chunks=(1100, 1)), da.from_array(Z, chunks=(1100, 2))
+    whole = KernelBayesRule(*kernels, ridge=1e-3, prior_ridge=1e-3, literal=True)
+    for prior in (None, Z[:200] + 0.3):
+        expected = whole.fit(X, Z, prior).predict(X[:50])
+        for given in (None, client):
+            model = KernelBayesRule(*kernels, ridge=1e-3, prior_ridge=1e-3, literal=True)
+            model.fit(*blocks, prior, client=given)
+            np.testing.assert_allclose(model.predict(X[:50]), expected, atol=1e-8)
+    cme = ConditionalEmbedding(*kernels, ridge=1e-3)
+    ours, one = (cme.fit(*given)(X[:9]).mass for given in (blocks, (X, Z)))
+    np.testing.assert_allclose(ours, one, atol=1e-8)
+
+
+def test_blocks_that_do_not_match_are_refused():
+    X, Z = pairs()
+    with pytest.raises(ValueError, match="same blocks of rows"):
+        KernelBayesRule(rank=9).fit(da.from_array(X, chunks=1000), da.from_array(Z, chunks=2000))
+    with pytest.raises(TypeError, match="both be Dask"):
+        KernelBayesRule(rank=9).fit(da.from_array(X, chunks=1000), Z)
