@@ -31,6 +31,7 @@ from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import training_parts
 from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing
+from kernelbayes.filters.compact import Report, compacted
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter
@@ -124,6 +125,8 @@ class KernelBayesFilter(Filter):
     prior_ridge_, transition_ridge_, ridge_, memory_, tempering_ : float
     dynamics_ : Dynamics
     observations_ : Observations
+    report : Report
+        Of a filter from :meth:`compact`: how it compares with the full one.
 
     Notes
     -----
@@ -176,6 +179,8 @@ class KernelBayesFilter(Filter):
         self.tempering = tempering
         self.literal = literal
         self.rng = rng
+
+    report: Report
 
     # --- learning ---------------------------------------------------------------------------------
 
@@ -268,6 +273,16 @@ class KernelBayesFilter(Filter):
             rule_of(self),
             self.rank_,
         )
+
+    def compact(self, budget: int = 400) -> Self:
+        """Return a filter with the same interface whose step does not grow with n.
+
+        Beliefs are over at most ``budget`` of the training pairs, and the operators are those of
+        all (:mod:`kernelbayes.filters.compact`). ``report`` says what it loses on the training
+        sequences: ``compact(400).report.error`` is the relative increase of the loss.
+        """
+        check_is_fitted(self, "dynamics_")
+        return compacted(self, budget)
 
     # --- steps ------------------------------------------------------------------------------------
 

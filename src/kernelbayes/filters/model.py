@@ -134,7 +134,7 @@ class Controlled:
     def mean_after(self, values: Array, control: Points | None) -> Array:
         """Means (n,) of values (m,) at the transitions' ends, given each state and the control."""
         known = self.kernel_u(self.pivots, control)[:, 0]
-        Phi = self.transport @ (self.features.T @ values)
+        Phi = self.transport.T @ (self.features.T @ values)
         return self.states @ (known * solve_triangular(self.factor, Phi, transpose=True))
 
     @classmethod
@@ -170,6 +170,7 @@ class Observations:
     known: Bools | None = None  # (n, d), which training coordinates are there; None means all
     rule: Rule = Rule()
     rank: int | None = None  # of the features, also over some of the coordinates
+    usual: float | None = None  # usual support, if the observations stand for more of them
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
@@ -228,7 +229,7 @@ class Observations:
     @cached_property
     def usual_support(self) -> float:
         """Similarity to the nearest other observation that 99 % of the training sample reach."""
-        return usual_support(self.exact.exact, self.X)
+        return self.usual or usual_support(self.exact.exact, self.X)
 
 
 def needs_filling(known: Bools) -> bool:

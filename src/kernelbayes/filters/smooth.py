@@ -88,4 +88,4 @@ def _mean_after(dynamics: Dynamics, values: Array, control: Points | None) -> Ar
         return scatter(values, dynamics.source, dynamics.n)
     if dynamics.controlled is not None:
         return dynamics.controlled.mean_after(values, control)
-    return dynamics.features @ (dynamics.transport @ (dynamics.before.T @ values))
+    return dynamics.features @ (dynamics.transport.T @ (dynamics.before.T @ values))

@@ -1,0 +1,157 @@
+r"""Filters whose step does not grow with the training sample: ``model.compact(budget)``.
+
+A prediction is linear in features: with features L (n, r) of the training states, the prediction
+from a belief w has the features T L^T w, where T (r, r) is a sum over all transitions. Its density
+ratio to the training marginal is linear in those. Both operators are kept as they are. What a step
+needs of the sample itself are sums over pairs under that ratio. They are made over m pairs instead,
+picked by herding on the joint embedding of observation and state (KMCF16 Alg. 6), which keeps sums
+of smooth functions far better than m random pairs do. A prediction v over the m states, with
+features L_m, has the right features: :math:`v = L_m (L_m^\top L_m)^{-1} T L^\top w`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelbayes import herding
+from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_doubles
+from kernelbayes.filters.choose.default import judge_states
+from kernelbayes.filters.choose.holdout import training_parts
+from kernelbayes.filters.choose.smoothing import choose_smoothing
+from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge
+from kernelbayes.filters.update import ratio_of
+from kernelbayes.gram import Gram
+from kernelbayes.points import count, integer, take
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.bayes import KernelBayesFilter
+
+# Pairs to pick from, a random part if there are more: picking takes a row of kernel values for each
+# pick, and among so many there are pairs close to the best.
+CANDIDATES = 20_000
+# Ridge of the weights of a prediction, relative to the features: rounding, and no more.
+LEAST_RIDGE = 1e-10
+# Steps of the training sequences on which the two filters are compared: errors of a few per cent
+# show, and the full filter takes seconds.
+REPORTED_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compact filter beside the full one, on the first steps of the training sequences.
+
+    Losses are mean squared errors of the mean in units of the states' spreads, or in the RKHS for
+    states that are no vectors.
+    """
+
+    n: int  # training pairs
+    kept: int
+    steps: int
+    full: float
+    compact: float
+
+    @property
+    def error(self) -> float:
+        """Loss of the compact filter relative to that of the full one, less one."""
+        return self.compact / self.full - 1.0 if self.full > 0.0 else self.compact
+
+
+@dataclass(frozen=True, eq=False)
+class _Joint(Gram):
+    """Gram matrix of pairs under the product of two kernels, by the features of each."""
+
+    F: Floats  # (n, r), of the observations
+    L: Floats  # (n, s), of the states
+
+    @property
+    def n(self) -> int:
+        """Number of pairs."""
+        return len(self.F)
+
+    @cached_property
+    def diag(self) -> Floats:
+        """Diagonal (n,)."""
+        return np.asarray(np.sum(self.F**2, axis=1) * np.sum(self.L**2, axis=1))
+
+    def _compute_rows(self, index: Ints) -> Floats:
+        return np.asarray((self.F[index] @ self.F.T) * (self.L[index] @ self.L.T))
+
+
+def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
+    """Filter over at most ``budget`` of the training pairs, with the operators of all of them."""
+    budget = integer(budget, "budget", 2)
+    if model.transition == "shift":
+        raise ValueError("transition='shift' needs all training states; use 'operator'")
+    picks = _picked(model.observations_, model.dynamics_, budget)
+    small = copy(model)
+    small.X_, small.Z_ = take(model.X_, picks), take(model.Z_, picks)
+    small.known_ = None if model.known_ is None else model.known_[picks]
+    small.lengths_, small.controls_ = (1,) * len(picks), None  # pairs, no sequences
+    if isinstance(model.back_ridge, str):
+        small.smoothing_ = model.smoothing_ or choose_smoothing(model, training_parts(model))
+    small.observations_ = _observations(model.observations_, picks)
+    ratio = ratio_of(small)
+    dynamics = _dynamics(model.dynamics_, picks)
+    small.dynamics_ = replace(dynamics, ratio=None if ratio is None else ratio.of_weights)
+    small.report = _compared(model, small)
+    return small
+
+
+def _picked(observations: Observations, dynamics: Dynamics, m: int) -> Ints:
+    """Pairs (m,) whose joint embedding is closest to that of all usable ones, in order of time."""
+    n = dynamics.n
+    usable = np.arange(n) if observations.usable is None else np.flatnonzero(observations.usable)
+    if len(usable) <= m:
+        return usable
+    some = np.random.default_rng(0).permutation(usable)[:CANDIDATES]
+    F, L = as_doubles(observations.gram.factor), as_doubles(dynamics.features)
+    joint = F[usable].T @ L[usable] / len(usable)
+    gram = _Joint(F[some], L[some])
+    values = np.sum((gram.F @ joint) * gram.L, axis=1)
+    picks, _ = herding.greedy(gram, values, m, repeat=False)
+    return np.sort(some[picks])
+
+
+def _observations(known: Observations, picks: Ints) -> Observations:
+    """Observations of the pairs that were picked; what is usual is that of all."""
+    gram = Gram.of(known.kernel, take(known.X, picks))
+    rows = None if known.known is None else known.known[picks]
+    return replace(known, gram=gram, known=rows, usual=known.usual_support)
+
+
+def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
+    """Operators of all transitions, on the states that were picked."""
+    L, every = take(known.features, picks), np.arange(len(picks))
+    weights = inverse_ridge(L, LEAST_RIDGE) @ known.after.factor.T  # (r, transitions)
+    controlled = known.controlled
+    if controlled is not None:
+        moved = weights @ controlled.features @ controlled.transport
+        states = take(controlled.states, picks)
+        controlled = replace(controlled, features=L, transport=moved, states=states)
+    return replace(
+        known, features=L, transport=weights @ known.before @ known.transport,
+        source=every, target=every, controlled=controlled,
+    )  # fmt: skip
+
+
+def _compared(model: KernelBayesFilter, small: KernelBayesFilter) -> Report:
+    """Losses of both filters on the first steps of the training sequences."""
+    judge, steps, losses = judge_states(model.kernel_z_, model.Z_), 0, [0.0, 0.0]
+    with warnings.catch_warnings():  # about training sequences, which the user has not asked about
+        warnings.simplefilter("ignore", NumericalWarning)
+        for part in training_parts(model):
+            rows = slice(0, REPORTED_STEPS - steps)
+            X, Z = take(part.X, rows), take(part.Z, rows)
+            u = None if part.controls is None else take(part.controls, slice(0, count(X) - 1))
+            steps += count(X)
+            for i, one in enumerate((model, small)):
+                losses[i] += float(np.sum(judge(one.filter(X, u, progress=False), Z)))
+            if steps >= REPORTED_STEPS:
+                break
+    return Report(model.n, small.n, steps, losses[0] / steps, losses[1] / steps)
