@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # pick, and among so many there are pairs close to the best.
 CANDIDATES = 20_000
 # Ridge of the weights of a prediction, relative to the features: rounding, and no more.
-LEAST_RIDGE = 1e-10
+EXPRESSED = 1e-10
 # Steps of the training sequences on which the two filters are compared: errors of a few per cent
 # show, and the full filter takes seconds.
 REPORTED_STEPS = 200
@@ -128,7 +128,7 @@ def _observations(known: Observations, picks: Ints) -> Observations:
 def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
     """Operators of all transitions, on the states that were picked."""
     L, every = take(known.features, picks), np.arange(len(picks))
-    weights = inverse_ridge(L, LEAST_RIDGE) @ known.after.factor.T  # (r, transitions)
+    weights = inverse_ridge(L, EXPRESSED) @ known.after.factor.T  # (r, transitions)
     controlled = known.controlled
     if controlled is not None:
         moved = weights @ controlled.features @ controlled.transport
