@@ -64,6 +64,16 @@ def test_the_error_is_within_two_per_cent_of_the_full_model():
     assert (small.report.n, small.report.kept, small.report.steps) == (4000, 500, 200)
 
 
+def test_weights_of_the_papers_have_the_scale_of_all_pairs():
+    """A literal filter does not divide by the mass: its weights sum to what the full ones do."""
+    x, z = rotation(2000)
+    full = model(literal=True).fit(x, z)
+    new = rotation(3, seed=1)[0]
+    ours, one = full.compact(500).filter(new), full.filter(new)
+    # Sums over 500 herded pairs instead of 2000: half of the error of as many random ones, 1 / 22.
+    np.testing.assert_allclose(ours.mass, one.mass, atol=0.03)
+
+
 def test_picked_pairs_are_closer_than_random_ones():
     x, z = rotation(2000)
     small = model().fit(x, z).compact(100)

@@ -195,6 +195,28 @@ def test_models_of_statistics_are_saved_and_go_on(tmp_path):
     np.testing.assert_allclose(again.predict(X[:9]), expected, atol=TOLERANCE)
 
 
+def test_conditional_embeddings_of_statistics_are_saved_and_go_on(tmp_path):
+    cme = ConditionalEmbedding(*KERNELS, ridge=1e-3).fit(X[:2300], Z[:2300])
+    kb.save(cme.partial_fit(X[2300:2400], Z[2300:2400]), tmp_path / "c.kb")
+    again = kb.load(tmp_path / "c.kb").partial_fit(X[2400:], Z[2400:])
+    assert again.statistics_.n == N
+    whole = ConditionalEmbedding(*KERNELS, ridge=1e-3).fit(X, Z)
+    ours, one = (found.filled(X[:9]).diagnostics.embedding.mass for found in (again, whole))
+    np.testing.assert_allclose(ours, one, atol=TOLERANCE)
+
+
+def test_batches_of_frames_are_read_by_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    parts = [(frame[:900], Z[:900]), (frame[900:][["c", "a", "b"]], Z[900:])]
+    model = KernelBayesRule(Gaussian(1.0), Gaussian(1.0), ridge=1e-3, rank=RANK, rng=0).fit(parts)
+    landmarks = model.kernel_x_.landmarks
+    assert all(np.any(np.all(row == X, axis=1)) for row in landmarks)
+    whole = KernelBayesRule(model.kernel_x_, model.kernel_z_, ridge=1e-3).fit(frame, Z)
+    near = frame[np.linalg.norm(X - X.mean(axis=0), axis=1) < 1.0]
+    np.testing.assert_allclose(model.predict(near), whole.predict(near), atol=TOLERANCE)
+
+
 def test_kept_pairs_are_a_random_part():
     """Each pair is kept with the same probability, whatever batch it came in."""
     seen = np.zeros(60)

@@ -135,7 +135,8 @@ def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
         states = take(controlled.states, picks)
         controlled = replace(controlled, features=L, transport=moved, states=states)
     return replace(
-        known, features=L, transport=weights @ known.before @ known.transport,
+        known, features=L, to_prior=known.to_prior * (known.n / len(picks)),  # weights sum to one
+        transport=weights @ known.before @ known.transport,
         source=every, target=every, controlled=controlled,
     )  # fmt: skip
 

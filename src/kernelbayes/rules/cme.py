@@ -18,6 +18,7 @@ from kernelbayes.rules.scales import pair_kernels
 from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable, variable
 from kernelbayes.scale.sources import Columns, as_source
+from kernelbayes.scale.statistics import Statistics
 
 
 @dataclass(eq=False)
@@ -60,6 +61,7 @@ class ConditionalEmbedding(Merging):
     ridge: Ridge = "loo"
     fill: bool = False
     _fitted: Conditional | None = field(default=None, init=False, repr=False)
+    statistics_: Statistics | None = field(default=None, init=False, repr=False)
 
     def fit(
         self,

@@ -128,11 +128,11 @@ class Merging:
         names, flat = names_of((X, Z)), getattr(as_array(Z), "ndim", 2) == 1
         limit = max(LOO_POINTS, KEPT_PER_FEATURE * (self.rank or 0))
         if not source.once:
-            sample = source.reduce(Kept.of, limit=limit, seed=self._seed)
+            sample = source.reduce(Kept.of, limit=limit, seed=self._seed, names=names)
             X, Z = sample.X, sample.Z
         x, z = self._variables(X, Z)
         if not (x.kernel.finite and z.kernel.finite):
-            everything = source.reduce(Kept.of, limit=np.iinfo(np.int64).max)
+            everything = source.reduce(Kept.of, limit=np.iinfo(np.int64).max, names=names)
             x, z = self._variables(everything.X, everything.Z, copy=False)
         x, z = replace(x, names=names[0]), replace(z, names=names[1])
         if names[0] is not None and hasattr(self, "n_features_in_"):

@@ -57,8 +57,16 @@ class Kept:
     limit: int
 
     @classmethod
-    def of(cls, X: PointsLike, Z: PointsLike, limit: int, seed: int = 0) -> Kept:
+    def of(
+        cls,
+        X: PointsLike,
+        Z: PointsLike,
+        limit: int,
+        seed: int = 0,
+        names: tuple[Names, Names] = (None, None),
+    ) -> Kept:
         """Keep at most ``limit`` of the pairs; the keys depend on their values and the seed."""
+        X, Z = in_order(X, names[0], "X"), in_order(Z, names[1], "Z")
         X, Z = (A if isinstance(A, Mapping | list) else as_array(A) for A in (X, Z))
         rng = np.random.default_rng([seed, _digest(X), _digest(Z)])
         return cls(X, Z, rng.random(count(X)), limit)._smallest()

@@ -1,0 +1,181 @@
+"""Compact filters, fits from files, and KernelBayesRule beside the bare calls it cannot do without.
+
+* A fit from Parquet files of 10^5 and 10^6 rows (10 + 2 columns, rank 100), each in a process of
+  its own. Bars: growth exponent of the CPU time 1.1, peak memory 1 GB. This comes first: a process
+  inherits the peak of its parent.
+* A filter of 10^5 pairs, rank 100: median time of a step and mean squared error of ``compact(400)``
+  beside the full filter, on a new sequence. Bars: 1.5 ms, and an error at most 2 % above.
+* Fit and 1000 posterior means at n = 10^5, d = 10, rank 500, beside the bare calls: blocks of
+  kernel values and one symmetric product for x (and for z under a prior sample), normal equations
+  in kernel columns. Bar: 1.3 times.
+
+One BLAS thread.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import threadpool_limits
+from timing import interleaved, threads, verdict
+
+from kernelbayes import Gaussian, KernelBayesFilter, KernelBayesRule, NumericalWarning, save
+
+FILTER_N, BUDGET, TEST_STEPS = 100_000, 400, 300
+STEP_MS, LOSS = 1.5, 0.02
+FILE_ROWS, FILE_GIGABYTES, EXPONENT = (100_000, 1_000_000), 1.0, 1.1
+N, D, RANK, RIDGE, BLOCK, BARE = 100_000, 10, 500, 1e-4, 10_000, 1.3
+X_NAMES, Z_NAMES = [f"x{j}" for j in range(D)], ["z0", "z1"]
+
+
+def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 2))
+    A = np.random.default_rng(1).normal(size=(2, D))
+    return np.tanh(Z @ A) + 0.3 * rng.normal(size=(n, D)), Z
+
+
+def rotation(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    angle = np.cumsum(0.3 + 0.2 * rng.normal(size=n))
+    Z = np.column_stack([np.cos(angle), np.sin(angle)]) * (1.0 + 0.1 * rng.normal(size=(n, 1)))
+    return Z + 0.2 * rng.normal(size=Z.shape), Z
+
+
+def compact() -> bool:
+    """Print a step of the compact filter, and its error, beside the full one."""
+    X, Z = rotation(FILTER_N, 0)
+    ridges = {"prior_ridge": 1e-5, "transition_ridge": 1e-5, "ridge": 1e-2, "back_ridge": 0.1}
+    full = KernelBayesFilter(Gaussian(0.7), Gaussian(0.5), rank=100, rng=0, **ridges).fit(X, Z)
+    small = full.compact(BUDGET)
+    new, truth = rotation(TEST_STEPS, 1)
+    losses, times = [], []
+    for model in (full, small):
+        state, means, each = model.start(), [], []
+        for row in new:
+            start = time.perf_counter()
+            state, _ = model.step(state, row)
+            each.append(time.perf_counter() - start)
+            means.append(state.belief.mean())
+        losses.append(float(np.mean(np.sum((np.array(means) - truth) ** 2, axis=1))))
+        times.append(1e3 * float(np.median(each)))
+    with tempfile.TemporaryDirectory() as folder:
+        save(small, Path(folder) / "small.kb")
+        size = (Path(folder) / "small.kb").stat().st_size / 2**20
+    more = losses[1] / losses[0] - 1.0
+    print(
+        f"full: {times[0]:.1f} ms, error {losses[0]:.4f}; compact: {times[1]:.2f} ms, error ",
+        end="",
+    )
+    print(
+        f"{losses[1]:.4f}; file {size:.1f} MB; report {small.report.error:+.1%} on training steps"
+    )
+    return verdict(
+        f"compact({BUDGET}) of n = {FILTER_N}: {times[1]:.2f} ms (bar {STEP_MS}), "
+        f"error {more:+.1%} (bar {LOSS:.0%})",
+        times[1] <= STEP_MS and more <= LOSS,
+    )
+
+
+def from_files() -> bool:
+    """Time and peak memory of fits from Parquet files."""
+    import polars
+
+    seconds, peak = [], 0.0
+    with tempfile.TemporaryDirectory() as name:
+        for rows in FILE_ROWS:
+            folder = Path(name) / str(rows)
+            folder.mkdir()
+            for part in range(rows // 100_000):
+                X, Z = pairs(100_000, part)
+                columns = dict(zip(X_NAMES + Z_NAMES, [*X.T, *Z.T], strict=True))
+                polars.DataFrame(columns).write_parquet(folder / f"{part}.parquet")
+            command = [sys.executable, __file__, str(folder)]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+            seconds.append(found["seconds"])
+            peak = max(peak, found["gigabytes"])
+            print(f"{rows:>8} rows: {found['seconds']:.2f} s CPU, peak {found['gigabytes']:.2f} GB")
+    exponent = math.log(seconds[1] / seconds[0]) / math.log(FILE_ROWS[1] / FILE_ROWS[0])
+    return verdict(
+        f"files: time grows as n^{exponent:.2f} (bar {EXPONENT}), peak {peak:.2f} GB (bar "
+        f"{FILE_GIGABYTES:.0f})",
+        exponent <= EXPONENT and peak <= FILE_GIGABYTES,
+    )
+
+
+def measure(folder: str) -> None:
+    """Print seconds and peak memory of one fit; runs in a process of its own."""
+    with threadpool_limits(1, user_api="blas"):
+        start = time.process_time()
+        model = KernelBayesRule(Gaussian(4.0), Gaussian(1.5), ridge=RIDGE, rank=100, rng=0)
+        model.fit(folder, columns=(X_NAMES, Z_NAMES))
+        seconds = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts kilobytes
+    print(json.dumps({"seconds": seconds, "gigabytes": peak}))
+
+
+def bare(X: np.ndarray, Z: np.ndarray, new: np.ndarray, prior: np.ndarray | None) -> np.ndarray:
+    """Solve normal equations in kernel columns: (K^T R K + ridge K_LL) a = K^T R [z, 1]."""
+    k, h, rng = Gaussian(4.0), Gaussian(1.5), np.random.default_rng(0)
+    landmarks = X[rng.choice(len(X), RANK, replace=False)]
+    r, blocks = np.full(len(X), 1.0 / len(X)), range(0, len(X), BLOCK)
+    if prior is not None:
+        points = Z[rng.choice(len(Z), RANK, replace=False)]
+        K, H = [h(Z[i : i + BLOCK], points) for i in blocks], h(points)
+        C = sum(A.T @ A for A in K) + len(Z) * RIDGE * H + 1e-8 * np.eye(RANK)
+        a = scipy.linalg.solve(C, h(points, prior).mean(axis=1), assume_a="pos")
+        r = np.maximum(np.concatenate([A @ a for A in K]), 0.0)
+    C, b = RIDGE * k(landmarks) + 1e-10 * np.eye(RANK), np.zeros((RANK, 3))
+    for i in blocks:
+        K = k(X[i : i + BLOCK], landmarks)
+        K *= np.sqrt(r[i : i + BLOCK, None])
+        C += K.T @ K
+        values = np.column_stack([Z[i : i + BLOCK], np.ones(len(K))])
+        b += K.T @ (np.sqrt(r[i : i + BLOCK, None]) * values)
+    return k(new, landmarks) @ scipy.linalg.solve(C, b, assume_a="pos")
+
+
+def beside_bare() -> bool:
+    """Fit and 1000 posterior means, beside the bare calls."""
+    X, Z = pairs(N)
+    new, passed = pairs(1000, 7)[0], True
+    for name, prior in (("marginal", None), ("sample", 0.5 + 0.7 * pairs(1000, 8)[1])):
+
+        def ours(prior: np.ndarray | None = prior) -> np.ndarray:
+            model = KernelBayesRule(
+                Gaussian(4.0), Gaussian(1.5), ridge=RIDGE, prior_ridge=RIDGE, rank=RANK, rng=0
+            )
+            return model.fit(X, Z, prior).predict(new)
+
+        def theirs(prior: np.ndarray | None = prior) -> np.ndarray:
+            return bare(X, Z, new, prior)
+
+        found = interleaved({"ours": ours, "bare": theirs}, 2, time.process_time)
+        ratio = found["ours"] / found["bare"]
+        print(f"prior {name}: {found['ours']:.2f} s, bare calls {found['bare']:.2f} s")
+        passed &= verdict(
+            f"prior {name}: {ratio:.2f} times the bare calls; bar {BARE}", ratio <= BARE
+        )
+    return passed
+
+
+def main() -> bool:
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)  # the bare calls have no rescue
+        print(threads())
+        return all([from_files(), compact(), beside_bare()])
+
+
+if __name__ == "__main__":
+    measure(sys.argv[1])
