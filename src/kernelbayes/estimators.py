@@ -168,9 +168,10 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         (:mod:`kernelbayes.scale.sources`).
         """
         Z = y if Z is None else Z
-        source = as_source(X, Z, columns, client)
-        if source is not None:
-            return self._fit_source(source, prior)
+        if Z is None or columns is not None or hasattr(X, "to_delayed"):
+            source = as_source(X, Z, columns, client)
+            if source is not None:
+                return self._fit_source(source, prior)
         x, z = self._variables(X, Z, copy)
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         return self._learn(x, z, prior)

@@ -77,9 +77,10 @@ class ConditionalEmbedding(Merging):
         Without a ``copy``, who changes the arrays later changes what was learned. Sources,
         ``columns`` and ``client`` are those of :meth:`KernelBayesRule.fit`.
         """
-        source = as_source(X, Z, columns, client)
-        if source is not None:
-            return self._fit_source(source)
+        if Z is None or columns is not None or hasattr(X, "to_delayed"):
+            source = as_source(X, Z, columns, client)
+            if source is not None:
+                return self._fit_source(source)
         return self._learn(*self._variables(X, Z, copy))
 
     def _variables(
