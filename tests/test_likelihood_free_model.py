@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,9 @@ def test_observations_no_simulation_is_like(name, request):
     with pytest.warns(NumericalWarning, match="extrapolation"):
         posterior = model.posterior(30.0)
     assert posterior.diagnostics.support < 0.005
+    # Far more than twice as far as simulations are apart: the prior N(0, 1) is left.
+    assert posterior.std()[0] > 0.8
+    assert abs(posterior.mean()[0]) < 0.5
     for answer in (posterior.mean(), posterior.cov(), posterior.sample(20, rng=0), posterior.map()):
         assert np.all(np.isfinite(answer))
 
@@ -349,3 +353,42 @@ def test_coverage_of_intervals():
 @pytest.mark.parametrize("method", METHODS)
 def test_coverage_of_intervals_at_full_size(method):
     check_coverage(method, 2000, 100 if method in ("auto", "likelihood") else 500)
+
+
+def narrow(d):
+    """A problem of d means, with a third of the data's columns informative about each."""
+    rng = np.random.default_rng(0)
+    theta = rng.uniform(-1, 1, size=(120, d))
+    return theta, theta + 0.5 * rng.normal(size=(120, d))
+
+
+@pytest.mark.parametrize("method", ["auto", "cme", "original", "importance"])
+def test_weights_are_those_of_a_distribution(method):
+    theta, x = narrow(3)
+    prior = [stats.uniform(-1, 2)] * 3
+    model = LikelihoodFree(prior, method, rng=0).fit(theta, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        for posterior in model.posterior(
+            np.vstack([x[:5], np.zeros((1, 3)), np.full((1, 3), 9.0)])
+        ):
+            assert np.all(posterior.weights >= 0)
+            assert np.sum(posterior.weights) == pytest.approx(1.0)
+        # A proper score of a density within a box: never worse than e to the minus 30 there.
+        assert model.score(theta[:40], x[:40]) > -30
+
+
+def test_a_tempered_posterior_is_wider():
+    """A learned likelihood with few simulations in ten dimensions claims too much."""
+    theta, x = narrow(10)
+    model = LikelihoodFree([stats.uniform(-1, 2)] * 10, "likelihood", rng=0).fit(theta, x)
+    assert model.variant_.temper <= 1.0
+    assert model.choice_[0]["variant"] is model.variant_
+    wide = replace(model.learner_, variant=replace(model.variant_, temper=0.1))
+    usual = replace(model.learner_, variant=replace(model.variant_, temper=1.0))
+    data = model.data_(x[:1])
+    spread = []
+    for learner in (usual, wide):
+        ((points, weights, _),) = learner.posterior(data, np.random.default_rng(0))
+        spread.append(np.sqrt(weights @ (points - weights @ points) ** 2).mean())
+    assert spread[1] > 1.2 * spread[0]

@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 from sklearn.model_selection import cross_val_score
 
-from kernelbayes import LikelihoodFree, NumericalWarning, Posterior, Posteriors
+from kernelbayes import LikelihoodFree, NumericalWarning, Posterior, Posteriors, as_prior
+from kernelbayes.embedding.smooth import Smoothing
+from kernelbayes.likelihood_free.posterior import make_posterior
 
 PRIOR = {"slope": stats.norm(), "rate": stats.gamma(2.0)}
 FEW = {"method": "adjusted", "adjust": "none", "rng": 0}
@@ -101,3 +103,16 @@ def test_posteriors_export_and_arithmetic(many):
     frame = many.to_frame()
     assert list(frame["posterior"].unique()) == [0, 1, 2]
     assert many.to_arviz(n_draws=7, rng=0)["posterior"]["slope"].shape == (1, 7, 3)
+
+
+@pytest.mark.parametrize("h", [0.3, 0.9])
+def test_draws_at_an_edge_have_the_deviation_of_the_points(h):
+    """Uniform on a third of a box in a corner: what smoothing loses at the edges is made up for."""
+    points = np.random.default_rng(0).uniform(0.33, 1.0, size=(1000, 4))
+    prior = as_prior([stats.uniform()] * 4)
+    weights = np.full(1000, 1e-3)
+    posterior = make_posterior(points, weights, prior, smoothing=Smoothing(h))
+    drawn = posterior.sample(4000, rng=0)
+    # Deviations of 2000 and of 4000 draws have errors of 1.6 % and 1.1 %; three steps end near.
+    np.testing.assert_allclose(drawn.std(axis=0), points.std(axis=0), rtol=0.1)
+    assert np.all(prior.inside(drawn))

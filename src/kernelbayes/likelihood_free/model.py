@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, as_real, to_numpy
-from kernelbayes.embedding.mean import lost
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
@@ -203,10 +202,10 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         rows, single = self._fitted()._rows(x)
         learner = self.learner_ if prior is None else self._under(prior)
         found = []
-        for row, far in zip(rows, self._support(self.data_(rows).X), strict=True):
+        for row, *far in zip(rows, *self._support(self.data_(rows).X), strict=True):
             # Random numbers of its own: a posterior does not depend on what else is asked for.
             samples = learner.posterior(self.data_(row[None]), np.random.default_rng(self.seed_))
-            found += [self._posterior(*sample, learner, far) for sample in samples]
+            found += [self._posterior(*sample, learner, *far) for sample in samples]
         return found[0] if single else Posteriors(found)
 
     def _fitted(self) -> Self:
@@ -232,13 +231,15 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         smoothing: Smoothing | None,
         learner: Learner,
         far: float,
+        prior_share: float,
     ) -> Posterior:
         task = learner.task
-        if not lost(weights[None])[0]:
-            weights = weights / weights.sum()
-        else:  # a rule, far from all simulations: the prior is left
-            points, weights = task.P, np.full(len(task.P), 1.0 / len(task.P))
-            weights = weights if task.weights is None else task.weights
+        if prior_share > 0:
+            points = np.vstack([points, task.P])
+            weights = np.append(
+                (1.0 - prior_share) * weights, prior_share * learner.inverse.weights
+            )
+            smoothing = None  # chosen for posteriors much narrower than this one
         if self.variant_.kind != "likelihood":
             low, high = task.P.min(axis=0), task.P.max(axis=0)
             points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
@@ -294,20 +295,26 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
         return np.asarray(np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1])
 
-    def _support(self, X: Floats) -> Floats:
-        """For each of X (m, q) the share of simulations that lie as far from the others."""
+    def _support(self, X: Floats) -> tuple[Floats, Floats]:
+        """For each of X (m, q), the share of simulations that lie as far from the others.
+
+        Also the share of the prior in its posterior: none, unless X is further from all simulations
+        than nearly all of these are from one another. Twice as far, three quarters.
+        """
         metric = self.learner_.inverse.metric
         nearest = euclidean_distances(X @ metric, self.learner_.task.X @ metric).min(axis=1)
         share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
-        if np.any(share < UNSEEN):
+        unseen = share < UNSEEN
+        if np.any(unseen):
             warnings.warn(
-                f"{np.sum(share < UNSEEN)} of {len(X)} observations are further from all "
-                "simulations than these are from one another: the simulator may not be able to "
-                "make such data, and the posterior is an extrapolation",
+                f"{np.sum(unseen)} of {len(X)} observations are further from all simulations than "
+                "these are from one another: the simulator may not be able to make such data, and "
+                "the posterior is an extrapolation, widened towards the prior",
                 NumericalWarning,
                 stacklevel=3,
             )
-        return np.asarray(share)
+        near = np.max(self.gaps_) / np.where(unseen, nearest, np.inf)
+        return share, np.where(unseen, 1.0 - np.minimum(near, 1.0) ** 2, 0.0)
 
     def _under(self, prior: PriorLike) -> Learner:
         """Learner under another prior; the last one is kept."""

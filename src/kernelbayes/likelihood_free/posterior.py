@@ -28,6 +28,9 @@ SUPPORT_DRAWS = 2000
 # Attempts, of twice the missing draws each, before draws are moved onto the support: a thousand
 # draws are found if 4 % of the density lie inside, (1 - 0.08)^100 < 1 / 1000.
 ATTEMPTS = 100
+# Steps towards the points' deviations: after three they are met to some per cent. The most that
+# points are moved apart (a uniform posterior would move them for ever), and the least share inside.
+STEPS_APART, MOST_APART, LEAST_KEPT = 3, 2.0, 0.05
 MAP_STARTS = 1000  # heaviest points at which the density is compared before it is climbed
 # Share of Silverman's bandwidth for a posterior that was not told how to smooth: his rule is for a
 # single normal peak, half of it keeps two peaks apart.
@@ -64,7 +67,29 @@ class Posterior(Embedding):
     def smoothed(self) -> Smoothed:
         """The smoothed points that draws come from, in coordinates of :class:`Space`."""
         points, weights, plain = self._in_coordinates
-        return Smoothed.by(points, weights, self.smoothing or plain, self._discrete)
+        return self._within(points, weights, self.smoothing or plain)
+
+    def _within(self, points: Floats, weights: Floats, how: Smoothing) -> Smoothed:
+        """Smoothed points that have the points' deviations inside of the prior's support.
+
+        What is cut off at an edge makes them smaller; so points are moved apart first.
+        """
+        prior, free = self.prior, ~self._discrete
+        smooth = Smoothed.by(points, weights, how, self._discrete)
+        if prior is None or prior.simplices or not np.any(free):
+            return smooth
+        wanted, apart = np.sqrt(weights @ (points - weights @ points) ** 2), np.ones(len(free))
+        for _ in range(STEPS_APART):
+            drawn = smooth.draw(SUPPORT_DRAWS, np.random.default_rng(0))
+            inside = prior.inside(self._space.parameters(drawn))
+            if np.all(inside) or np.mean(inside) < LEAST_KEPT:
+                break
+            found = drawn[inside].std(axis=0)
+            apart *= np.where(free & (found > 0), wanted / np.where(found > 0, found, 1.0), 1.0)
+            apart = np.clip(apart, 1.0, MOST_APART)
+            mean = weights @ points
+            smooth = Smoothed.by(mean + apart * (points - mean), weights, how, self._discrete)
+        return smooth
 
     @cached_property
     def _density(self) -> Smoothed:
@@ -78,7 +103,7 @@ class Posterior(Embedding):
         if how.h >= plain.h:
             return self.smoothed
         wider = replace(plain, neighbours=how.neighbours)
-        return Smoothed.by(points, weights, wider, self._discrete)
+        return self._within(points, weights, wider)
 
     @cached_property
     def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:

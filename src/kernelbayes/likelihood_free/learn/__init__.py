@@ -5,22 +5,19 @@ regression from data to parameters, ``likelihood`` the one from parameters to da
 the posteriors of a learned likelihood, ``choice`` the contest.
 """
 
+from kernelbayes.likelihood_free.learn.adjust import Space, bounded, unbounded
 from kernelbayes.likelihood_free.learn.choice import (
     Criterion,
-    Learner,
     candidates,
-    check_options,
     choose,
-    learn,
 )
+from kernelbayes.likelihood_free.learn.importance import Learner, learn
 from kernelbayes.likelihood_free.learn.task import (
     Data,
     Observed,
-    Space,
     Task,
     Variant,
-    bounded,
-    unbounded,
+    check_options,
 )
 
 __all__ = [

@@ -24,11 +24,13 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+from scipy.special import expit, logit
 
 from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import Sample
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.gram.loo import left_share
+from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.select.regression import Regression, again, refit, regress, squared_distances
 
 Nearness = Literal["data", "mean", "moments"]
@@ -49,6 +51,8 @@ LOG_RANGE, LOCAL_LOG_RANGE = 8.0, 4.0
 DESIGN_JITTER = 1e-9
 # Leverages count as at most this: a leave-one-out residual is at most ten times that of the fit.
 MOST_LEVERAGE = 0.9
+EDGE = 1e-9  # share of a bounded range kept free at its ends: its logit is about 20
+MOST_LOG = 700.0  # exp of it is finite
 
 
 @dataclass(frozen=True)
@@ -262,3 +266,68 @@ def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
     beta = solve_triangular(L, Q @ (root * values), transpose=True)
     left = left_share(1.0 - np.einsum("ij,ij->j", Q, Q), least=1.0 - MOST_LEVERAGE)
     return beta[0], (values - design @ beta) / left[:, None]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Coordinates of parameters: one-sided bounds removed by a logarithm, centred and scaled."""
+
+    low: Floats
+    high: Floats
+    centre: Floats
+    scale: Floats
+    discrete: Bools
+
+    @classmethod
+    def of(cls, theta: Floats, prior: Prior | None) -> Space:
+        """Fit to parameters (n, d) of a prior."""
+        d = theta.shape[1]
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        discrete = np.zeros(d, dtype=bool) if prior is None else prior.discrete
+        if prior is not None:
+            one_sided = (np.isfinite(prior.low) != np.isfinite(prior.high)) & ~prior.discrete
+            low = np.where(one_sided, prior.low, low)
+            high = np.where(one_sided, prior.high, high)
+        free = unbounded(theta, low, high)
+        spread = free.std(axis=0)
+        return cls(low, high, free.mean(axis=0), np.where(spread > 0, spread, 1.0), discrete)
+
+    def coordinates(self, theta: Floats) -> Floats:
+        """Coordinates (n, d) of parameters (n, d)."""
+        return np.asarray((unbounded(theta, self.low, self.high) - self.centre) / self.scale)
+
+    def parameters(self, P: Floats) -> Floats:
+        """Parameters (n, d) of coordinates (n, d); discrete ones are rounded to integers."""
+        theta = bounded(P * self.scale + self.centre, self.low, self.high)
+        theta[:, self.discrete] = np.rint(theta[:, self.discrete])
+        return theta
+
+    def log_volume(self, theta: Floats) -> Floats:
+        """Log of the Jacobian determinant of the coordinates in the parameters, (n,)."""
+        free = unbounded(theta, self.low, self.high)
+        lower, upper = np.isfinite(self.low), np.isfinite(self.high)
+        logs = free[:, upper].sum(axis=1) - free[:, lower].sum(axis=1)
+        return np.asarray(logs - np.sum(np.log(self.scale)))
+
+
+def unbounded(theta: Floats, low: Floats, high: Floats) -> Floats:
+    """Coordinates in R^d of points of a box: logit, log, or as they are, by column."""
+    lower, upper = np.isfinite(low), np.isfinite(high)
+    both, above, below = lower & upper, lower & ~upper, upper & ~lower
+    free, tiny = theta.copy(), np.finfo(float).tiny
+    share = (theta[:, both] - low[both]) / (high[both] - low[both])
+    free[:, both] = logit(np.clip(share, EDGE, 1.0 - EDGE))
+    free[:, above] = np.log(np.maximum(theta[:, above] - low[above], tiny))
+    free[:, below] = -np.log(np.maximum(high[below] - theta[:, below], tiny))
+    return free
+
+
+def bounded(free: Floats, low: Floats, high: Floats) -> Floats:
+    """Points of the box, the inverse of :func:`unbounded`, also after rounding."""
+    lower, upper = np.isfinite(low), np.isfinite(high)
+    both, above, below = lower & upper, lower & ~upper, upper & ~lower
+    theta = free.copy()
+    theta[:, both] = low[both] + (high[both] - low[both]) * expit(free[:, both])
+    theta[:, above] = low[above] + np.exp(np.minimum(free[:, above], MOST_LOG))
+    theta[:, below] = high[below] - np.exp(np.minimum(-free[:, below], MOST_LOG))
+    return np.asarray(np.clip(theta, low, high))

@@ -33,15 +33,12 @@ from kernelbayes.embedding.smooth import (
     shrinkage,
 )
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
-from kernelbayes.likelihood_free.learn.importance import Likelihood
-from kernelbayes.likelihood_free.learn.task import DENSE, METHODS, RULES, Near, Rule, Task, Variant
-from kernelbayes.points import option
+from kernelbayes.likelihood_free.learn.importance import Learner, Likelihood, learn
+from kernelbayes.likelihood_free.learn.task import DENSE, RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
 
 Criterion = Literal["log", "energy"]
-Learner = Near | Likelihood
-ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Shares of the simulations that are near; bandwidths of the rules in median distances.
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
@@ -53,36 +50,15 @@ LOOKS = ((12, None), (40, 15), (150, 4))
 # Held-out simulations on which the best variant meets the learned likelihoods, which are slower;
 # and those on which it is compared with itself, smoothed by the distance to neighbours.
 LIKELIHOOD_LOOK, SHARPER_LOOK = 40, 75
+# Powers of the likelihood that the winner is compared at, and left-out simulations that decide: a
+# deviation is known to 1 in sqrt(2 * 100 d), a few per cent, about as much as two powers differ.
+TEMPERS, TEMPER_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15), 100
 # Points of a sample that are scored, and draws that estimate the mass inside the support: they
 # bound the time of a score.
 JUDGED_POINTS, INSIDE_DRAWS = 700, 50
 # Weight of a broad density that is mixed in where parameters are discrete, and the weight of it
 # below which no log score falls: a single held-out simulation loses at most log 1e-4.
 STRAY, LEAST_WEIGHT = 0.01, 1e-4
-
-
-def check_options(method: str, adjust: str, criterion: str) -> None:
-    """Raise if one of these is unknown, or does not go with another."""
-    option(method, "method", METHODS)
-    option(adjust, "adjust", ADJUSTS)
-    if adjust in LOCAL and method in RULES:
-        raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
-    if method == "likelihood" and adjust not in ("auto", "none"):
-        raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
-    option(criterion, "criterion", ("log", "energy"))
-
-
-def learn(
-    task: Task, variant: Variant, rng: np.random.Generator, like: Learner | None = None
-) -> Learner:
-    """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
-    inverse = task.inverse(rng, None if like is None else like.inverse)
-    if variant.kind == "likelihood":
-        chosen = like.forward if isinstance(like, Likelihood) else None
-        return Likelihood.fit(task, inverse, variant, rng, chosen)
-    if variant.kind in RULES:
-        return Rule.fit(task, inverse, variant, rng)
-    return Near(task, inverse, variant)
 
 
 def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
@@ -146,10 +122,12 @@ def choose(
         sharper = contest.local(plain.candidate, rows, NEIGHBOURS)
         if sharper.score < plain.score:
             table.insert(0, sharper)
-    chosen: Learner = contest.basis
     if models:
         table, chosen = contest.with_models(models, table)
         bar.update(len(models))
+    else:
+        chosen = contest.fitted(table[0].candidate)
+    table[0] = contest.tempered(table[0], chosen)
     found = ((t.candidate, t.score, len(t.losses)) for t in table)
     return Table({"variant": v, "score": s, "held_out": m} for v, s, m in found), chosen
 
@@ -170,6 +148,7 @@ class _Contest:
     task: Task
     basis: Near
     held: Ints
+    others: Ints
     judge: Judge
     rng: np.random.Generator
     learners: dict[tuple[str, float], Near] = field(default_factory=dict)
@@ -181,14 +160,15 @@ class _Contest:
         held = order[: min(LOOKS[-1][0], max(n // 5, 5))]
         train = task.subset(order[len(held) :])
         basis = Near(train, train.inverse(rng), Variant("adjusted", Recipe("data", 1.0, "none")))
-        return cls(task, basis, held, Judge(task.discrete, *task.support, criterion), rng)
+        judge = Judge(task.discrete, *task.support, criterion)
+        return cls(task, basis, held, order[len(held) :], judge, rng)
 
     def local(self, variant: Variant, rows: Ints, neighbours: int = 0) -> Trial[Variant]:
         """Losses of a variant without a likelihood, smoothed as suits it best."""
-        drawn = self._fitted(variant).sample(self.task.X[rows])
+        drawn = self.fitted(variant).sample(self.task.X[rows])
         return self._smoothed(variant, drawn, rows, neighbours)
 
-    def _fitted(self, variant: Variant) -> Near:
+    def fitted(self, variant: Variant) -> Near:
         """Learner of a variant without a likelihood; rules of the same bandwidth share one fit."""
         if variant.kind not in RULES:
             return replace(self.basis, variant=variant)
@@ -199,12 +179,54 @@ class _Contest:
 
     def likely(self, fitted: Likelihood, rows: Ints) -> Trial[Variant]:
         """Losses of a learned likelihood."""
-        data, truth = self.task.subset(rows), self.task.P[rows]
-        if fitted.task.has_density and self.judge.criterion == "log":
-            losses = -self.judge.floored(fitted.scores(data, truth, self.rng), truth)
+        if self._direct(fitted):
+            losses = -self._powers(fitted, rows, (1.0,))[:, 0]
             return Trial(fitted.variant, losses, _part(self.task.weights, rows))
-        drawn = fitted.posterior(data, self.rng, quick=True)
+        drawn = fitted.posterior(self.task.subset(rows), self.rng, quick=True)
         return self._smoothed(fitted.variant, ((points, w) for points, w, _ in drawn), rows)
+
+    def tempered(self, trial: Trial[Variant], learner: Learner) -> Trial[Variant]:
+        """Winner with the temper of the highest score.
+
+        If few simulations are held out, others are in turn, and what was chosen is kept.
+        """
+        rows = self.held[-TEMPER_LOOK:]
+        folds = [(replace(learner, variant=trial.candidate), rows)]
+        most = min(TEMPER_LOOK - len(rows), len(self.others))
+        for k in range(0, most, len(rows)):
+            left = self.others[k : k + len(rows)]
+            rest = self.task.subset(np.setdiff1d(np.arange(len(self.task.P)), left))
+            folds.append((learn(rest, trial.candidate, self.rng, like=learner), left))
+        scores = np.vstack([self._by_temper(fitted, left) for fitted, left in folds])
+        counts = _part(self.task.weights, np.concatenate([left for _, left in folds]))
+        best = int(np.argmax(np.average(scores, axis=0, weights=counts)))
+        return Trial(replace(trial.candidate, temper=TEMPERS[best]), -scores[:, best], counts)
+
+    def _by_temper(self, fitted: Learner, rows: Ints) -> Floats:
+        """Scores (m, len(TEMPERS)) of a learner's variant at held-out simulations."""
+        if isinstance(fitted, Likelihood) and self._direct(fitted):
+            return self._powers(fitted, rows, TEMPERS)
+        data, truth = self.task.subset(rows), self.task.P[rows]
+        found = np.full((len(rows), len(TEMPERS)), -np.inf)
+        how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
+        for k, temper in enumerate(TEMPERS):
+            other = replace(fitted, variant=replace(fitted.variant, temper=temper))
+            sample = ((points, w) for points, w, _ in other.posterior(data, self.rng))
+            judged = self.judge(sample, truth, self.rng, how.neighbours)
+            found[:, k] = judged[:, SMOOTHING.index(how.h)]
+            if len(rows) == TEMPER_LOOK and k and found[:, k].mean() < found[:, k - 1].mean():
+                break  # with so many simulations it is clear that more is worse
+        return found
+
+    def _direct(self, fitted: Learner) -> bool:
+        """Whether the density of a learned likelihood's posterior is known but for its integral."""
+        return fitted.task.has_density and self.judge.criterion == "log"
+
+    def _powers(self, fitted: Likelihood, rows: Ints, powers: tuple[float, ...]) -> Floats:
+        """Log scores (m, T) of powers of a learned likelihood."""
+        data, truth = self.task.subset(rows), self.task.P[rows]
+        scores = fitted.scores(data, truth, self.rng, np.array(powers))
+        return np.stack([self.judge.floored(s, truth) for s in scores.T], axis=1)
 
     def with_models(
         self, models: list[Variant], table: list[Trial[Variant]]
@@ -221,7 +243,7 @@ class _Contest:
             near = (t.candidate.recipe for t in table if t.candidate.kind == "adjusted")
             start = next(near, models[0].recipe)
             models = [replace(v, recipe=start) for v in models]
-            rivals.append((_last(best, len(rows)), self._fitted(best.candidate)))
+            rivals.append((_last(best, len(rows)), self.fitted(best.candidate)))
         for variant in models:
             fitted = Likelihood.fit(self.basis.task, self.basis.inverse, variant, self.rng)
             rivals.append((self.likely(fitted, rows), fitted))
@@ -231,20 +253,12 @@ class _Contest:
     def _smoothed(
         self, variant: Variant, drawn: Iterable[Sample], rows: Ints, neighbours: int = 0
     ) -> Trial[Variant]:
-        samples = ((points, _clipped(w)) for points, w in drawn)
-        found = self.judge(samples, self.task.P[rows], self.rng, neighbours)
+        found = self.judge(drawn, self.task.P[rows], self.rng, neighbours)
         counts = _part(self.task.weights, rows)
         best = int(np.argmax(np.average(found, axis=0, weights=counts)))
         if self.judge.criterion == "log":
             variant = replace(variant, smoothing=Smoothing(SMOOTHING[best], neighbours))
         return Trial(variant, -found[:, best], counts)
-
-
-def _clipped(weights: Floats) -> Floats:
-    """Weights without the negative ones, summing to one."""
-    w = np.maximum(weights, 0.0)
-    total = w.sum()
-    return np.asarray(w / total if total > 0 else np.full(len(w), 1.0 / len(w)))
 
 
 @dataclass(frozen=True, eq=False)

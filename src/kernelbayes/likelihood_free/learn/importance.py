@@ -28,7 +28,15 @@ from kernelbayes.embedding.smooth import (
 )
 from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward
-from kernelbayes.likelihood_free.learn.task import Found, Observed, Task, Variant
+from kernelbayes.likelihood_free.learn.task import (
+    RULES,
+    Found,
+    Near,
+    Observed,
+    Rule,
+    Task,
+    Variant,
+)
 
 LogDensity = Callable[[Floats], Floats]
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
@@ -80,11 +88,14 @@ class Likelihood:
             else:
                 yield *found, self.variant.smoothing
 
-    def scores(self, data: Observed, truths: Floats, rng: np.random.Generator) -> Floats:
-        """Log posterior densities (m,) at the true parameters (m, d); the prior has a density.
+    def scores(
+        self, data: Observed, truths: Floats, rng: np.random.Generator, tempers: Floats
+    ) -> Floats:
+        """Log posterior densities (m, T) at the true parameters (m, d); the prior has a density.
 
-        The truth itself is counted among the draws that estimate the evidence: if the proposals
-        missed it, its weight is large and the score small, as it should be.
+        They are those of T powers of the likelihood. The truth itself is counted among the draws
+        that estimate the evidence: if the proposals missed it, its weight is large and the score
+        small, as it should be.
         """
         logs = []
         for truth, (log_likelihood, found) in zip(
@@ -92,9 +103,9 @@ class Likelihood:
         ):
             assert isinstance(found, Weighted)
             prior = self.task.log_prior(truth[None])
-            here = prior + log_likelihood(truth[None])
+            here = prior + tempers * log_likelihood(truth[None])
             weight = here - found.proposals.log_counts(truth[None], prior)
-            logs.append(float(here[0]) - found.log_evidence(float(weight[0])))
+            logs.append(here - found.log_evidence(tempers, weight))
         return np.array(logs)
 
     def _drawn(
@@ -106,7 +117,7 @@ class Likelihood:
             observed = self.inverse.means(data.X)
         starts = self.inverse.posterior(data.X, self.variant.recipe)
         for s, start in zip(observed, starts, strict=True):
-            log_likelihood = partial(self.forward.log_likelihood, s=s)
+            log_likelihood = partial(self._log_likelihood, s=s)
             log_prior: LogDensity = self.task.log_prior
             if not self.task.has_density:  # the prior's draws are the proposal
                 drawn = self.prior_draws[: 2 * DRAWS if quick else None]
@@ -122,6 +133,9 @@ class Likelihood:
                 log_likelihood,
                 importance_sample(log_likelihood, log_prior, self.prior_draws, *how),
             )
+
+    def _log_likelihood(self, P: Floats, s: Floats) -> Floats:
+        return self.variant.temper * self.forward.log_likelihood(P, s)
 
     def _log_smoothed_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the smoothed prior within its support."""
@@ -142,6 +156,22 @@ class Likelihood:
         """Numbers (n,) of the prior's draws in order of appearance; copies have the same."""
         numbers = np.unique(self.prior_draws, axis=0, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(numbers[1]))[numbers[2].ravel()])
+
+
+Learner = Near | Likelihood
+
+
+def learn(
+    task: Task, variant: Variant, rng: np.random.Generator, like: Learner | None = None
+) -> Learner:
+    """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
+    inverse = task.inverse(rng, None if like is None else like.inverse)
+    if variant.kind == "likelihood":
+        chosen = like.forward if isinstance(like, Likelihood) else None
+        return Likelihood.fit(task, inverse, variant, rng, chosen)
+    if variant.kind in RULES:
+        return Rule.fit(task, inverse, variant, rng)
+    return Near(task, inverse, variant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +200,11 @@ class Proposals:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Draws (k, d) of proposals, and the logs (k,) of their importance weights."""
+    """Draws (k, d) of proposals, the logs (k,) of their importance weights and likelihoods."""
 
     points: Floats
     logs: Floats
+    likelihoods: Floats
     proposals: Proposals
 
     @property
@@ -186,13 +217,19 @@ class Weighted:
         """Effective number of draws."""
         return float(1.0 / np.sum(self.weights**2))
 
-    def log_evidence(self, log_weight: float | None = None) -> float:
-        """Log of the integral of the target, by the draws and, if given, one more point."""
-        total = float(np.logaddexp.reduce(self.logs))
-        if log_weight is None:
-            return total
+    def log_evidence(
+        self, tempers: Floats | None = None, log_weights: Floats | None = None
+    ) -> Floats:
+        """Log integrals (T,) of the target, or those of powers of the likelihood.
+
+        By the draws and, if given, one more point of these log weights (T,).
+        """
+        powers = np.zeros((1, 1)) if tempers is None else tempers[:, None] - 1.0
+        total = np.logaddexp.reduce(self.logs + powers * self.likelihoods, axis=1)
+        if log_weights is None:
+            return np.asarray(total)
         drawn = self.proposals.drawn
-        return float(np.logaddexp(total, log_weight) + np.log(drawn / (drawn + 1)))
+        return np.asarray(np.logaddexp(total, log_weights) + np.log(drawn / (drawn + 1)))
 
 
 def importance_sample(
@@ -220,7 +257,7 @@ def importance_sample(
     """
     few = max(int(FROM_PRIOR * m), 1)
     d = start.points.shape[1]
-    T, target, prior, counts = np.empty((0, d)), np.empty(0), np.empty(0), np.empty(0)
+    T, likely, prior, counts = np.empty((0, d)), np.empty(0), np.empty(0), np.empty(0)
     proposals, proposal, own = Proposals(), start, np.empty(0, dtype=int)
     for left in reversed(range(rounds)):
         wide = prior_draws[rng.integers(len(prior_draws), size=few)]
@@ -233,8 +270,8 @@ def importance_sample(
         more = np.logaddexp(np.log(m - few) + close, np.log(few) + prior)
         counts = np.append(np.logaddexp(counts, more), proposals.log_counts(new, there))
         T, prior = np.vstack([T, new]), np.append(prior, there)
-        target = np.append(target, there + log_likelihood(new))
-        found = Weighted(T, target - counts, proposals)
+        likely = np.append(likely, log_likelihood(new))
+        found = Weighted(T, prior + likely - counts, likely, proposals)
         if left == 0 or found.ess >= ENOUGH_ESS:
             break
         weights = tempered(found.logs, TEMPERED_ESS * m)

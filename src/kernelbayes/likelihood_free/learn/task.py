@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit, logit
 
 from kernelbayes.arrays import Bools, Floats, Ints, Rng, as_generator
 from kernelbayes.embedding import Batch, Embedding, embed
@@ -26,13 +25,15 @@ from kernelbayes.embedding.smooth import Sample, Smoothing
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.features import fourier
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.likelihood_free.learn.adjust import Inverse, Recipe
+from kernelbayes.likelihood_free.learn.adjust import LOCAL, Inverse, Recipe, Space
 from kernelbayes.likelihood_free.prior import Prior
+from kernelbayes.points import option
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod
 
 METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
 RULES = ("cme", "original", "importance")
+ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
 # For each of some data: points (k, d), weights (k,) and how to smooth them.
 Found = Iterator[tuple[Floats, Floats, Smoothing | None]]
 # A column is heavy-tailed if one per cent of its values lie beyond HEAVY scales (2.6 if normal); in
@@ -40,13 +41,22 @@ Found = Iterator[tuple[Floats, Floats, Smoothing | None]]
 HEAVY, FAR, MOST = 4.0, 10.0, 1e300
 ROW_FEATURES = 100  # random features of the rows of a data set: their error is 1 / sqrt(100)
 FARTHEST = 1e6  # largest coordinate of data: its square keeps half of the digits of ones
-EDGE = 1e-9  # share of a bounded range kept free at its ends: its logit is about 20
-MOST_LOG = 700.0  # exp of it is finite
 PRIOR_DRAWS = 5000  # of a prior to sample from: their mean has an error of 1.4 % of a deviation
 # Adjusted points outside of the prior's support are dropped, unless less than this share is left.
 LEAST_INSIDE = 0.05
 # Rules use low-rank factors above this many simulations, where a dense solve takes seconds.
 DENSE, RANK = 2000, 500
+
+
+def check_options(method: str, adjust: str, criterion: str) -> None:
+    """Raise if one of these is unknown, or does not go with another."""
+    option(method, "method", METHODS)
+    option(adjust, "adjust", ADJUSTS)
+    if adjust in LOCAL and method in RULES:
+        raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
+    if method == "likelihood" and adjust not in ("auto", "none"):
+        raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
+    option(criterion, "criterion", ("log", "energy"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,87 +145,28 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Space:
-    """Coordinates of parameters: one-sided bounds removed by a logarithm, centred and scaled."""
-
-    low: Floats
-    high: Floats
-    centre: Floats
-    scale: Floats
-    discrete: Bools
-
-    @classmethod
-    def of(cls, theta: Floats, prior: Prior | None) -> Space:
-        """Fit to parameters (n, d) of a prior."""
-        d = theta.shape[1]
-        low, high = np.full(d, -np.inf), np.full(d, np.inf)
-        discrete = np.zeros(d, dtype=bool) if prior is None else prior.discrete
-        if prior is not None:
-            one_sided = (np.isfinite(prior.low) != np.isfinite(prior.high)) & ~prior.discrete
-            low = np.where(one_sided, prior.low, low)
-            high = np.where(one_sided, prior.high, high)
-        free = unbounded(theta, low, high)
-        spread = free.std(axis=0)
-        return cls(low, high, free.mean(axis=0), np.where(spread > 0, spread, 1.0), discrete)
-
-    def coordinates(self, theta: Floats) -> Floats:
-        """Coordinates (n, d) of parameters (n, d)."""
-        return np.asarray((unbounded(theta, self.low, self.high) - self.centre) / self.scale)
-
-    def parameters(self, P: Floats) -> Floats:
-        """Parameters (n, d) of coordinates (n, d); discrete ones are rounded to integers."""
-        theta = bounded(P * self.scale + self.centre, self.low, self.high)
-        theta[:, self.discrete] = np.rint(theta[:, self.discrete])
-        return theta
-
-    def log_volume(self, theta: Floats) -> Floats:
-        """Log of the Jacobian determinant of the coordinates in the parameters, (n,)."""
-        free = unbounded(theta, self.low, self.high)
-        lower, upper = np.isfinite(self.low), np.isfinite(self.high)
-        logs = free[:, upper].sum(axis=1) - free[:, lower].sum(axis=1)
-        return np.asarray(logs - np.sum(np.log(self.scale)))
-
-
-def unbounded(theta: Floats, low: Floats, high: Floats) -> Floats:
-    """Coordinates in R^d of points of a box: logit, log, or as they are, by column."""
-    lower, upper = np.isfinite(low), np.isfinite(high)
-    both, above, below = lower & upper, lower & ~upper, upper & ~lower
-    free, tiny = theta.copy(), np.finfo(float).tiny
-    share = (theta[:, both] - low[both]) / (high[both] - low[both])
-    free[:, both] = logit(np.clip(share, EDGE, 1.0 - EDGE))
-    free[:, above] = np.log(np.maximum(theta[:, above] - low[above], tiny))
-    free[:, below] = -np.log(np.maximum(high[below] - theta[:, below], tiny))
-    return free
-
-
-def bounded(free: Floats, low: Floats, high: Floats) -> Floats:
-    """Points of the box, the inverse of :func:`unbounded`, also after rounding."""
-    lower, upper = np.isfinite(low), np.isfinite(high)
-    both, above, below = lower & upper, lower & ~upper, upper & ~lower
-    theta = free.copy()
-    theta[:, both] = low[both] + (high[both] - low[both]) * expit(free[:, both])
-    theta[:, above] = low[above] + np.exp(np.minimum(free[:, above], MOST_LOG))
-    theta[:, below] = high[below] - np.exp(np.minimum(-free[:, below], MOST_LOG))
-    return np.asarray(np.clip(theta, low, high))
-
-
-@dataclass(frozen=True)
 class Variant:
-    """One way from an observation to a posterior."""
+    """One way from an observation to a posterior.
+
+    ``temper`` is the power of a learned likelihood; deviations of other posteriors from their mean
+    are divided by its root, which is the same for a normal likelihood and a flat prior.
+    """
 
     kind: str
     recipe: Recipe
     summary: str = ""
     bandwidth: float = 1.0
     smoothing: Smoothing | None = None
+    temper: float = 1.0
 
     def __str__(self) -> str:
+        tempered = "" if self.temper == 1.0 else f", tempered by {self.temper:g}"
         if self.kind == "likelihood":
-            return f"likelihood of the {self.summary}"
+            return f"likelihood of the {self.summary}{tempered}"
         if self.kind in RULES:
             adjust = "" if self.recipe.adjust == "none" else f", {self.recipe.adjust} adjusted"
-            return f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}"
-        return str(self.recipe)
+            return f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}{tempered}"
+        return f"{self.recipe}{tempered}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +265,15 @@ class Near:
     def sample(self, X: Floats) -> Iterator[Sample]:
         """Points (k, d) and weights (k,) given each of the data X (m, q)."""
         for points, w in self.inverse.posterior(X, self.variant.recipe):
-            yield self.task.inside(points, w)
+            yield self.task.inside(self._widened(points, w), w)
+
+    def _widened(self, points: Floats, w: Floats) -> Floats:
+        """Points (k, d) moved away from their mean, or towards it; discrete ones stay."""
+        if self.variant.temper == 1.0:
+            return points
+        mean = w @ points
+        moved = mean + (points - mean) / np.sqrt(self.variant.temper)
+        return np.where(self.task.discrete, points, moved)
 
     def posterior(self, data: Observed, rng: np.random.Generator) -> Found:  # noqa: ARG002
         """Points, weights and smoothing given each of the data; nothing is random here."""
@@ -343,8 +302,13 @@ class Rule(Near):
         return cls(task, inverse, variant, rule.fit(U, task.P, prior=prior).filled)
 
     def sample(self, X: Floats) -> Iterator[Sample]:
-        """Points (n, d), adjusted or not, and weights (n,) given each of the data X (m, q)."""
-        W = np.atleast_2d(self.rule(X @ self.inverse.metric).weights)
-        every = np.arange(len(self.task.P))
+        """Points (n, d), adjusted or not, and weights (n,) given each of the data X (m, q).
+
+        Negative weights count as zero, and where none is positive all simulations count: a
+        posterior is a distribution, and the one that is returned is the one that was scored.
+        """
+        W = np.maximum(np.atleast_2d(self.rule(X @ self.inverse.metric).weights), 0.0)
+        every, prior = np.arange(len(self.task.P)), self.inverse.weights
         for moved, w in zip(self.inverse.moved(X, self.variant.recipe), W, strict=True):
-            yield self.task.inside(moved(every), w)
+            weights = w / w.sum() if w.sum() > 0 else prior
+            yield self.task.inside(self._widened(moved(every), weights), weights)
