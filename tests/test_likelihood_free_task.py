@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernelbayes.likelihood_free.learn.task import Columns, Data, Space
+from kernelbayes.likelihood_free.learn import Space, read_data
+from kernelbayes.likelihood_free.learn.task import Columns, Data
 from kernelbayes.likelihood_free.prior import as_prior
 
 
@@ -72,3 +73,43 @@ def test_volumes_are_determinants():
     ]
     determinants = np.linalg.det(np.stack(moved, axis=1))
     np.testing.assert_allclose(space.log_volume(theta), np.log(np.abs(determinants)), atol=1e-3)
+
+
+def test_skewed_columns_get_a_log_or_a_root():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(2000, 3))
+    X = np.column_stack([normal[:, 0], np.exp(normal[:, 1]), normal[:, 2] ** 2])
+    X[0, 2] = 0.0  # it has no log
+    columns = Columns.of(X, symmetric=True)
+    assert columns.logs.tolist() == [False, True, False]
+    assert columns.roots.tolist() == [False, False, True]
+    plain = Columns.of(X)
+    assert not np.any(plain.logs | plain.roots)
+    # The log of a lognormal column is standard normal, up to errors of quantiles.
+    np.testing.assert_allclose(columns(X)[:, 1], normal[:, 1], atol=0.15, rtol=0.15)
+    odd = columns(np.array([[0.0, -1.0, -1.0], [0.0, 1e300, 1e300]]))
+    assert np.all(np.isfinite(odd))
+
+
+def test_data_are_read_as_parameters_are_predicted_best():
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(400, 2))
+    mixed = np.column_stack([P, P[:, 0] + P[:, 1], P[:, 0] - P[:, 1]])
+    skewed = np.exp(2.0 * mixed + 0.1 * rng.normal(size=(400, 4)))
+    assert str(read_data(skewed, P, rng)) == "logs of 4 of 4 columns"
+    plain = mixed + 0.1 * rng.normal(size=(400, 4))
+    assert str(read_data(plain, P, rng)) == ""
+
+
+def test_iid_rows_laid_out_flat_are_found():
+    """A scale that only the set of rows shows; columns of different parameters are no rows."""
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(600, 2))
+    noise = rng.normal(size=(600, 6, 2)) * np.exp(P[:, None, [1]])
+    x = (P[:, None, [0, 0]] + noise).reshape(600, 12)
+    data = read_data(x, P, rng)
+    assert data.blocks in (6, 12)  # both columns of a row are alike here
+    assert data(x).rows.shape == (600, data.blocks, 12 // data.blocks)
+    assert f"{data.blocks} iid rows" in str(data)
+    means = rng.normal(size=(600, 4))
+    assert read_data(means + rng.normal(size=(600, 4)), means, rng).blocks == 0

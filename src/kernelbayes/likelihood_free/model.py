@@ -17,7 +17,6 @@ from kernelbayes.kernels.radial import median_distance
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn import (
     Criterion,
-    Data,
     Learner,
     Space,
     Task,
@@ -25,6 +24,7 @@ from kernelbayes.likelihood_free.learn import (
     check_options,
     choose,
     learn,
+    read_data,
 )
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
@@ -170,8 +170,8 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         self.weights_ = None if weights is None else _normalised(weights, runs)
         self.theta_, self.x_, self.failed_ = runs.theta, runs.x, runs.failed
         self.names_, self.x_names_ = runs.names, runs.x_names
-        self.data_ = Data.of(self.x_, rng)
         self.space_ = Space.of(self.theta_, self.prior_)
+        self.data_ = read_data(self.x_, self.space_.coordinates(self.theta_), rng)
         spread = self.theta_.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
         self.kernel_ = Gaussian(tuple(median_distance(self.theta_ / spread) * spread))
@@ -256,12 +256,16 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             theta if task.prior is None else task.prior.project(theta),
             weights,
             task.prior,
-            Report(str(self.variant_), len(self.theta_), self.failed_, ess, float(far)),
+            Report(self._words(), len(self.theta_), self.failed_, ess, float(far)),
             self.names_,
             kernel=self.kernel_,
             space=self.space_,
             smoothing=smoothing,
         )
+
+    def _words(self) -> str:
+        """Variant, and how the data are read if not as they are."""
+        return f"{self.variant_} ({self.data_})" if str(self.data_) else str(self.variant_)
 
     def _task(self, weights: Floats | None, prior: Prior | None) -> Task:
         """Task of the simulations that count."""

@@ -12,6 +12,7 @@ from kernelbayes.likelihood_free.learn.choice import (
     choose,
 )
 from kernelbayes.likelihood_free.learn.importance import Learner, learn
+from kernelbayes.likelihood_free.learn.likelihood import read_data
 from kernelbayes.likelihood_free.learn.task import (
     Data,
     Observed,
@@ -33,5 +34,6 @@ __all__ = [
     "check_options",
     "choose",
     "learn",
+    "read_data",
     "unbounded",
 ]

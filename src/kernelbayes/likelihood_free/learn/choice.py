@@ -186,10 +186,7 @@ class _Contest:
         return self._smoothed(fitted.variant, ((points, w) for points, w, _ in drawn), rows)
 
     def tempered(self, trial: Trial[Variant], learner: Learner) -> Trial[Variant]:
-        """Winner with the temper of the highest score.
-
-        If few simulations are held out, others are in turn, and what was chosen is kept.
-        """
+        """Winner with the temper of the highest score; if few are held out, others are in turn."""
         rows = self.held[-TEMPER_LOOK:]
         folds = [(replace(learner, variant=trial.candidate), rows)]
         most = min(TEMPER_LOOK - len(rows), len(self.others))
@@ -211,7 +208,8 @@ class _Contest:
         how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
         for k, temper in enumerate(TEMPERS):
             other = replace(fitted, variant=replace(fitted.variant, temper=temper))
-            sample = ((points, w) for points, w, _ in other.posterior(data, self.rng))
+            quick = {"quick": True} if isinstance(other, Likelihood) else {}
+            sample = ((points, w) for points, w, _ in other.posterior(data, self.rng, **quick))
             judged = self.judge(sample, truth, self.rng, how.neighbours)
             found[:, k] = judged[:, SMOOTHING.index(how.h)]
             if len(rows) == TEMPER_LOOK and k and found[:, k].mean() < found[:, k - 1].mean():

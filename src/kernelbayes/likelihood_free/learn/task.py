@@ -3,8 +3,7 @@
 Coordinates of data: each column is centred at its median and divided by half the distance between
 its 16th and 84th percentiles (the standard deviation of a normal sample), so that a few outlying
 simulations have no influence. Heavy-tailed columns, and far outliers of others, go through an
-inverse hyperbolic sine. Parameters: one-sided bounds are removed by a logarithm, then all are
-centred and scaled.
+inverse hyperbolic sine; skewed ones may get a log or a root first.
 
 A :class:`Variant` is one way from an observation to a posterior, a recipe; fitted to a
 :class:`Task` it is a learner: :class:`Near`, :class:`Rule` or, in its own module,
@@ -39,6 +38,8 @@ Found = Iterator[tuple[Floats, Floats, Smoothing | None]]
 # A column is heavy-tailed if one per cent of its values lie beyond HEAVY scales (2.6 if normal); in
 # others, distances beyond FAR scales grow like their logarithm. MOST keeps scaled data finite.
 HEAVY, FAR, MOST = 4.0, 10.0, 1e300
+# A column gets a log or a root if its skewness falls by this: a lognormal one of deviation 0.3.
+LESS_SKEWED = 0.2
 ROW_FEATURES = 100  # random features of the rows of a data set: their error is 1 / sqrt(100)
 FARTHEST = 1e6  # largest coordinate of data: its square keeps half of the digits of ones
 PRIOR_DRAWS = 5000  # of a prior to sample from: their mean has an error of 1.4 % of a deviation
@@ -69,28 +70,52 @@ class Observed:
 
 @dataclass(frozen=True)
 class Columns:
-    """Robust standardisation of the columns of a table (n, p)."""
+    """Robust standardisation of the columns of a table (n, p), of some after a log or a root."""
 
     centre: Floats
     scale: Floats
     heavy: Bools
+    logs: Bools
+    roots: Bools
 
     @classmethod
-    def of(cls, X: Floats) -> Columns:
-        """Fit to a table; a constant column keeps its units."""
+    def of(cls, X: Floats, symmetric: bool = False) -> Columns:
+        """Fit to a table; a constant column keeps its units.
+
+        ``symmetric``: logs of positive columns, roots of others, where that is clearly more so.
+        """
+        least, crooked = X.min(axis=0), _skewed(X)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logs = symmetric & (least > 0) & (_skewed(np.log(X)) < crooked - LESS_SKEWED)
+            roots = symmetric & (least >= 0) & ~logs & (_skewed(np.sqrt(X)) < crooked - LESS_SKEWED)
+        X = _transformed(X, logs, roots)
         low, centre, high = np.quantile(X, [0.16, 0.5, 0.84], axis=0)
         with np.errstate(over="ignore"):  # of squares, in columns that may not need them
             spread = np.where(high > low, (high - low) / 2.0, X.std(axis=0))
         scale = np.where((spread > 0) & np.isfinite(spread), spread, 1.0)
         far = np.quantile(np.abs(_scales(X, centre, scale)), 0.99, axis=0)
-        return cls(centre, scale, far > HEAVY)
+        return cls(centre, scale, far > HEAVY, logs, roots)
 
     def __call__(self, X: Floats) -> Floats:
         """Standardise a table (n, p)."""
-        U = _scales(X, self.centre, self.scale)
+        U = _scales(_transformed(X, self.logs, self.roots), self.centre, self.scale)
         near = np.clip(U, -FAR, FAR)
         squeezed = np.arcsinh(3.0 * U) / np.arcsinh(3.0)
         return np.asarray(np.where(self.heavy, squeezed, near + np.arcsinh(U - near)))
+
+
+def _skewed(X: Floats) -> Floats:
+    """Skewness (p,) of columns by quantiles, 0 if symmetric, at most 1."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, middle, high = np.quantile(X, [0.025, 0.5, 0.975], axis=0)
+        wide = np.where(high > low, high - low, 1.0)
+        return np.asarray(np.nan_to_num(np.abs(high + low - 2.0 * middle) / wide, nan=1.0))
+
+
+def _transformed(X: Floats, logs: Bools, roots: Bools) -> Floats:
+    """Return logs and roots of some columns; of less than zero as of the least number above it."""
+    Y = np.maximum(X, np.finfo(float).tiny)
+    return np.where(logs, np.log(Y), np.where(roots, np.sqrt(Y), X)) if np.any(logs | roots) else X
 
 
 def _scales(X: Floats, centre: Floats, scale: Floats) -> Floats:
@@ -120,28 +145,40 @@ class Rows:
 
 @dataclass(frozen=True)
 class Data:
-    """From data sets to vectors: vectors standardised, sets of iid rows by their embedding."""
+    """From data sets to vectors: vectors standardised, sets of iid rows embedded.
+
+    Vectors (n, blocks * p) may be read as sets (n, blocks, p).
+    """
 
     columns: Columns
     rows: Rows | None = None
+    blocks: int = 0
 
     @classmethod
-    def of(cls, x: Floats, rng: Rng) -> Data:
+    def of(cls, x: Floats, rng: Rng, symmetric: bool = False, blocks: int = 0) -> Data:
         """Fit to data (n, p), or (n, k, p) for n data sets of k iid rows."""
+        x = x.reshape(len(x), blocks, -1) if blocks else x
         if x.ndim == 2:
-            return cls(Columns.of(x))
+            return cls(Columns.of(x, symmetric))
         flat = x.reshape(-1, x.shape[2])
-        columns, generator = Columns.of(flat), as_generator(rng)
+        columns, generator = Columns.of(flat, symmetric), as_generator(rng)
         subset = columns(flat[generator.permutation(len(flat))[:2000]])
         random = fourier(Gaussian.median(subset), x.shape[2], ROW_FEATURES, rng=generator)
         rows = Rows(columns, random)
-        return cls(Columns.of(rows(x)), rows)
+        return cls(Columns.of(rows(x)), rows, blocks)
 
     def __call__(self, x: Floats) -> Observed:
         """Coordinates of data (n, p) or (n, k, p), cut off where their squares would overflow."""
+        x = x.reshape(len(x), self.blocks, -1) if self.blocks else x
         X = self.columns(x if self.rows is None else self.rows(x))
         iid = None if self.rows is None else self.rows.columns(x).clip(-FARTHEST, FARTHEST)
         return Observed(X.clip(-FARTHEST, FARTHEST), iid)
+
+    def __str__(self) -> str:
+        first = self.columns if self.rows is None else self.rows.columns
+        of = ("logs", first.logs), ("roots", first.roots)
+        words = [f"{name} of {np.sum(u)} of {len(u)} columns" for name, u in of if np.any(u)]
+        return " and ".join([*words, f"x as {self.blocks} iid rows"] if self.blocks else words)
 
 
 @dataclass(frozen=True)
@@ -160,13 +197,13 @@ class Variant:
     temper: float = 1.0
 
     def __str__(self) -> str:
-        tempered = "" if self.temper == 1.0 else f", tempered by {self.temper:g}"
+        words = str(self.recipe)
         if self.kind == "likelihood":
-            return f"likelihood of the {self.summary}{tempered}"
-        if self.kind in RULES:
+            words = f"likelihood of the {self.summary}"
+        elif self.kind in RULES:
             adjust = "" if self.recipe.adjust == "none" else f", {self.recipe.adjust} adjusted"
-            return f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}{tempered}"
-        return f"{self.recipe}{tempered}"
+            words = f"{self.kind}, bandwidth {self.bandwidth:g} median distances{adjust}"
+        return words if self.temper == 1.0 else f"{words}, tempered by {self.temper:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,10 +306,8 @@ class Near:
 
     def _widened(self, points: Floats, w: Floats) -> Floats:
         """Points (k, d) moved away from their mean, or towards it; discrete ones stay."""
-        if self.variant.temper == 1.0:
-            return points
-        mean = w @ points
-        moved = mean + (points - mean) / np.sqrt(self.variant.temper)
+        mean, temper = w @ points, self.variant.temper
+        moved = points if temper == 1.0 else mean + (points - mean) / np.sqrt(temper)
         return np.where(self.task.discrete, points, moved)
 
     def posterior(self, data: Observed, rng: np.random.Generator) -> Found:  # noqa: ARG002
