@@ -387,3 +387,29 @@ def test_a_prior_with_a_stream_of_its_own_keeps_pairs_together():
 def test_bad_use_is_refused(arguments, options, error, match):
     with pytest.raises(error, match=match):
         simulate(*arguments, rng=0, **options)
+
+
+def test_a_simulator_with_noise_of_its_own_that_takes_one_row_is_called_with_batches():
+    """As the simulators of sbibm: one parameter (d,) is a batch of one, and nothing is seeded."""
+    own, calls = np.random.default_rng(0), []
+
+    def simulator(theta):
+        theta = np.atleast_2d(theta)
+        calls.append(len(theta))
+        return theta + own.normal(size=theta.shape)
+
+    runs = simulate(simulator, [stats.norm()] * 2, 500, rng=0)
+    assert runs.vectorized
+    assert runs.x.shape == (500, 2)
+    assert len(calls) < 30
+
+
+def test_one_parameter_at_a_time_with_noise_of_its_own():
+    own = np.random.default_rng(0)
+
+    def shared(theta):
+        return theta + own.normal(size=2)  # the same noise for all rows of a batch
+
+    runs = simulate(shared, [stats.norm()] * 2, 100, rng=0)
+    assert not runs.vectorized
+    assert runs.x.shape == (100, 2)

@@ -281,12 +281,16 @@ def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[S
 
 
 def _mixed(caller: Caller, kinds: Floats, together: Floats, seed: Seed) -> bool:
-    """Whether another last row changes the rows before it, with the same random numbers."""
-    changed = kinds.copy()
-    changed[-1] = kinds[0]
-    again = Seed(seed.entropy, spawn_key=seed.spawn_key)
-    other = as_table(caller.raw(changed, again), len(kinds), flat=False)[0]
-    return not np.array_equal(other[:-1], together[:-1], equal_nan=True)
+    """Whether another last row changes the rows before it, which the same seed repeats.
+
+    With random numbers of its own a simulator repeats nothing: shapes must do.
+    """
+    same = []
+    for rows in (kinds, np.vstack([kinds[:-1], kinds[:1]])):
+        again = Seed(seed.entropy, spawn_key=seed.spawn_key)
+        table = as_table(caller.raw(rows, again), len(kinds), flat=False)[0]
+        same.append(np.array_equal(table[:-1], together[:-1], equal_nan=True))
+    return same == [True, False]
 
 
 class _Watched(np.ndarray[Any, Any]):
