@@ -30,7 +30,7 @@ SUPPORT_DRAWS = 2000
 ATTEMPTS = 100
 # Steps towards the points' deviations: after three they are met to some per cent. The most that
 # points are moved apart (a uniform posterior would move them for ever), and the least share inside.
-STEPS_APART, MOST_APART, LEAST_KEPT = 3, 2.0, 0.05
+STEPS_APART, MOST_APART, LEAST_WITHIN = 3, 2.0, 0.05
 MAP_STARTS = 1000  # heaviest points at which the density is compared before it is climbed
 # Share of Silverman's bandwidth for a posterior that was not told how to smooth: his rule is for a
 # single normal peak, half of it keeps two peaks apart.
@@ -82,7 +82,7 @@ class Posterior(Embedding):
         for _ in range(STEPS_APART):
             drawn = smooth.draw(SUPPORT_DRAWS, np.random.default_rng(0))
             inside = prior.inside(self._space.parameters(drawn))
-            if np.all(inside) or np.mean(inside) < LEAST_KEPT:
+            if np.all(inside) or np.mean(inside) < LEAST_WITHIN:
                 break
             found = drawn[inside].std(axis=0)
             apart *= np.where(free & (found > 0), wanted / np.where(found > 0, found, 1.0), 1.0)

@@ -31,7 +31,7 @@ from kernelbayes.select.regression import Regression, again, regress, reweighted
 # Pairs that decide how data are read, and the share of the error that is left at most if they are
 # read otherwise than as they are. Blocks are alike if their quarters, and the signs of pairs of
 # them, are within so many standard errors: one in 16 000 is not, by chance.
-READ_PAIRS, CLEARLY = 300, 0.97
+READ_PAIRS, READ_BETTER = 300, 0.97
 QUARTERS, STANDARD_ERRORS = (0.25, 0.5, 0.75), 4.0
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
 # all of it the density is a normal one.
@@ -71,7 +71,7 @@ def read_data(x: Floats, P: Floats, rng: np.random.Generator) -> Data:
         left_out = regress(data(x[some]).X, P[some], rng).left_out
         errors.append(float(np.mean((P[some] - left_out) ** 2)))
     best = int(np.argmin(errors))
-    return tried[best if errors[best] < CLEARLY * errors[0] else 0]
+    return tried[best if errors[best] < READ_BETTER * errors[0] else 0]
 
 
 def _exchangeable(x: Floats) -> int:
