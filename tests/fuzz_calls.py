@@ -539,6 +539,18 @@ def _(points, kernel, weights, components):
     return {"weights": found.weights, "means": found.means, "covariances": found.covariances}
 
 
+@entry(
+    "Precomputed",
+    make=lambda rng: {"matrix": kernel(rng, X := points(rng))(X)},
+    kinds={"matrix": "sample"},
+    rigid=True,
+    share=2,
+)
+def _(matrix):
+    k = kb.Precomputed(matrix)
+    return {"values": k(k.matrix)}
+
+
 # --- herding -------------------------------------------------------------------------------------
 
 

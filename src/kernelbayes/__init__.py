@@ -26,6 +26,7 @@ from kernelbayes.filters import (
     StepInfo,
 )
 from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
+from kernelbayes.gram.finite import Precomputed
 from kernelbayes.graphs import GraphBeliefs, KernelBeliefPropagation, Message
 from kernelbayes.kernels import *  # noqa: F403
 from kernelbayes.learned import NeuralFeatures
@@ -63,6 +64,7 @@ __all__ = [
     "Fourier",
     "Landmarks",
     "NeuralFeatures",
+    "Precomputed",
     "fourier",
     "nystrom",
     "pivoted_cholesky",

@@ -25,7 +25,6 @@ from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import (
     PointsLike,
     column_names,
@@ -54,7 +53,7 @@ from kernelbayes.rules.prior import (
     usable_weights,
 )
 from kernelbayes.rules.ratio import Method, density_ratio
-from kernelbayes.rules.scales import pair_kernels
+from kernelbayes.rules.scales import KernelLike, pair_kernels
 from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable, checked_pairs, checked_queries, variable
 from kernelbayes.scale.sources import Columns, as_source
@@ -70,7 +69,8 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
     ----------
     kernel_x, kernel_z : Kernel, optional
         None means default kernels, with a scale for each column; that of x is chosen by how well
-        it predicts z (:mod:`kernelbayes.rules.scales`).
+        it predicts z (:mod:`kernelbayes.rules.scales`). "precomputed": points are rows of kernel
+        values at the training points (:class:`~kernelbayes.Precomputed`).
     method : {"importance", "original"}
         IW22 Alg. 1 or KBR13 eq. 13.
     prior_ridge : float or "loo"
@@ -112,8 +112,8 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
 
     def __init__(
         self,
-        kernel_x: Kernel | None = None,
-        kernel_z: Kernel | None = None,
+        kernel_x: KernelLike = None,
+        kernel_z: KernelLike = None,
         method: BayesMethod = "importance",
         prior_ridge: Ridge = "loo",
         ridge: Ridge = "loo",
@@ -141,6 +141,7 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.no_validation = True
+        tags.input_tags.pairwise = isinstance(self.kernel_x, str)  # folds take columns as well
         return tags
 
     def fit(
@@ -321,9 +322,6 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
             integer(self.rank, "rank")
         for name, allowed in OPTIONS.items():
             option(getattr(self, name), name, allowed)
-        for name in ("kernel_x", "kernel_z"):
-            if getattr(self, name) is not None:
-                as_kernel(getattr(self, name), name)
 
     @property
     def _reads_rows(self) -> bool:

@@ -15,14 +15,17 @@ from kernelbayes.arrays import (
     BLOCK_ENTRIES,
     Array,
     Floats,
+    Ints,
     as_doubles,
+    as_floats,
+    as_vectors,
     like,
     namespace,
     narrowed,
     row_blocks,
     threads_for,
 )
-from kernelbayes.gram.lapack import solve_triangular
+from kernelbayes.gram.lapack import pivoted_factor, solve_triangular
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.algebra import SameSpace
 from kernelbayes.points import (
@@ -40,6 +43,9 @@ from kernelbayes.points import (
 # Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
 # rounding error of a trace over some ten thousand points.
 EXACT = 1e-12
+# Share by which a Gram matrix that is given may miss being symmetric and positive semi-definite:
+# the square root of single precision's rounding.
+NEARLY = 3e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +188,67 @@ class Landmarks(_Finite):
         K = self.kernel(X, self.landmarks)
         with threads_for(float(K.shape[0]) * self.rank**2):
             return solve_triangular(self.factor, K.T).T
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed(FiniteKernel):
+    r"""A kernel known by its Gram matrix G (n, n) alone: a point is its row of kernel values.
+
+    Points are rows ``k(x, x_1), ..., k(x, x_n)`` of values at the n training points: G itself to
+    fit, (m, n) for new points, as with scikit-learn's ``kernel="precomputed"``, which the rules
+    understand too. The kernel of two rows is the projection on the training sample,
+
+    .. math:: k(a, b) = a^\top G^{+} b
+
+    which is exact if one of them is a training point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import Gaussian, KernelBayesRule, Precomputed
+    >>> x = np.linspace(0.0, 3.0, 30)
+    >>> K = Gaussian(1.0)(x)
+    >>> rule = KernelBayesRule(Precomputed(K), ridge=1e-4).fit(K, np.sin(x))
+    >>> bool(abs(rule.predict(Gaussian(1.0)([1.5], x))[0] - np.sin(1.5)) < 0.02)
+    True
+    """
+
+    matrix: Array = field(repr=False)
+
+    def __post_init__(self) -> None:
+        G = as_doubles(as_floats(self.matrix, "the Gram matrix"))
+        if G.ndim != 2 or G.shape[0] != G.shape[1] or not len(G):
+            raise ValueError(f"a Gram matrix has shape (n, n), got {G.shape}")
+        if np.max(np.abs(G - G.T)) > NEARLY * np.max(np.abs(G)):
+            raise ValueError("a Gram matrix is symmetric; this one is not")
+        object.__setattr__(self, "matrix", G)
+
+    @cached_property
+    def pivoted(self) -> tuple[Ints, Floats]:
+        """Training points (r,) whose span has all the others, and the factor (r, r) of theirs."""
+        G = self.matrix
+        L, pivots, r = pivoted_factor(G)
+        pivots, factor = pivots[:r], np.asfortranarray(np.tril(L[:r, :r]))
+        lost = np.trace(G) - np.sum(solve_triangular(factor, G[pivots]) ** 2)
+        if not abs(lost) <= NEARLY * np.trace(G):
+            raise ValueError("the Gram matrix is not positive semi-definite; is it of a kernel?")
+        return pivots, factor
+
+    def _points(self, X: PointsLike, name: str) -> Points:
+        n, rows = len(self.matrix), as_vectors(X, name)
+        if rows.shape[1] != n:
+            told = f"{name} needs a column for each of the {n} training points"
+            raise ValueError(f"{told} (kernel values there), got shape {tuple(rows.shape)}")
+        return rows
+
+    @property
+    def rank(self) -> int:
+        """Number of features: that of the Gram matrix."""
+        return len(self.pivoted[0])
+
+    def _rows(self, X: Points) -> Array:
+        pivots, factor = self.pivoted
+        return solve_triangular(factor, as_doubles(X)[:, pivots].T).T
 
 
 @dataclass(frozen=True, eq=False)

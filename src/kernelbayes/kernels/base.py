@@ -315,6 +315,8 @@ def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:
     hint = "is the class; make an instance of it" if isinstance(kernel, type) else "is no kernel"
     if hasattr(kernel, "fit") and not isinstance(kernel, type):
         hint = "makes one: give what its fit(X, Z) returns"
+    if isinstance(kernel, str) and kernel == "precomputed":
+        hint = "is for rules; give Precomputed(G) here, and its rows as points"
     raise TypeError(f"{name} must be a Kernel, e.g. Gaussian(1.0); {reprlib.repr(kernel)} {hint}")
 
 

@@ -14,7 +14,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, PointsLike, as_fine_as
 from kernelbayes.rules.conditional import Conditional, Ridge, filled, warn_unsupported
 from kernelbayes.rules.merging import Merging
-from kernelbayes.rules.scales import pair_kernels
+from kernelbayes.rules.scales import KernelLike, pair_kernels
 from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable, variable
 from kernelbayes.scale.sources import Columns, as_source
@@ -29,7 +29,9 @@ class ConditionalEmbedding(Merging):
     ----------
     kernel_x, kernel_z : Kernel, optional
         None means default kernels, with a scale for each column; that of x is chosen by how well
-        it predicts z. A kernel with finite features makes the cost linear in n.
+        it predicts z. A kernel with finite features makes the cost linear in n. "precomputed":
+        points are rows of kernel values at the training points
+        (:class:`~kernelbayes.Precomputed`).
     ridge : float or "loo"
         lambda in (G_X + n lambda I)^-1; "loo" minimises the closed-form leave-one-out error.
     fill : bool
@@ -56,8 +58,8 @@ class ConditionalEmbedding(Merging):
            [0. , 0. , 1. ]])
     """
 
-    kernel_x: Kernel | None = None
-    kernel_z: Kernel | None = None
+    kernel_x: KernelLike = None
+    kernel_z: KernelLike = None
     ridge: Ridge = "loo"
     fill: bool = False
     _fitted: Conditional | None = field(default=None, init=False, repr=False)

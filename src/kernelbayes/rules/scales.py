@@ -19,13 +19,14 @@ unless they say more about z than all that can be learned without them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import pdist
 
 from kernelbayes.arrays import Floats, as_doubles, as_vectors, threads_for
 from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.finite import Precomputed
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel
@@ -34,6 +35,8 @@ from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import typical
 from kernelbayes.points import Points, PointsLike, count, take
 
+# A kernel as rules take it; None is the default.
+KernelLike = Kernel | Literal["precomputed"] | None
 # Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one
 # fit to 500 pairs (benchmarks/bench_defaults.py). With fewer pairs than the least nothing is told
 # apart.
@@ -65,8 +68,8 @@ RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 def pair_kernels(
     X: PointsLike,
     Z: PointsLike,
-    kernel_x: Kernel | None,
-    kernel_z: Kernel | None,
+    kernel_x: KernelLike,
+    kernel_z: KernelLike,
     means: bool = False,
 ) -> tuple[Kernel, Kernel]:
     """Kernels for pairs: as given, or the default ones, that of x chosen to predict z.
@@ -74,9 +77,9 @@ def pair_kernels(
     What is predicted are the features of z, or with ``means`` its mean and the mass, if it is a
     vector.
     """
+    kernel_x, kernel_z = _given(kernel_x, X, "X"), _given(kernel_z, Z, "Z")
     if kernel_z is None:
         kernel_z = default_kernel(Z, "Z")
-    as_kernel(kernel_z, "the kernel on Z")
     if kernel_x is not None:
         return kernel_x, kernel_z
     base = default_kernel(X, "X")
@@ -93,6 +96,13 @@ def pair_kernels(
         return _scaled(base, points, H), kernel_z
     with threads_for(0.0):  # many small matrices
         return _vectors(base, as_doubles(as_vectors(points)), H), kernel_z
+
+
+def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
+    """Return the kernel that a user gave on X; None for the default."""
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return Precomputed(X)
+    return None if kernel is None else as_kernel(kernel, f"the kernel on {name}")
 
 
 class _Tried(NamedTuple):
