@@ -119,6 +119,17 @@ def test_every_criterion_finds_the_function(criterion, method):
         assert (tuned.kernel_x_, tuned.ridge_) in [(row["kernel"], row["ridge"]) for row in rows]
 
 
+@pytest.mark.parametrize("method", ["importance", "original"])
+def test_prior_points_without_pairs_do_not_decide(method):
+    # A ratio that is wild there, where no pair tells against it, leaves a handful of pairs.
+    prior = np.append(PRIOR, [1.6, 1.6, 1.6])
+    tuned = kb.tune(kb.KernelBayesRule(method=method), X, Z, prior=prior, criterion="rkhs", rng=0)
+    w = tuned.prior_weights_
+    # The true ratio of N(0.3, 0.4^2) to the law of sin(2.5 x), of density 1 / (pi sqrt(1 - z^2)),
+    # leaves 1 / E[r^2] = 1/2 of the pairs; two thirds of that allow for so small samples.
+    assert w.sum() ** 2 / (w @ w) > len(w) / 3
+
+
 def test_other_kinds_of_points():
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("ab"), size=6)) for _ in range(40)]

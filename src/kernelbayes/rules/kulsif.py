@@ -25,7 +25,13 @@ HEAVIEST = 0.75
 
 
 def kulsif_ridge(m: MeanElement, Z: Points) -> float:
-    """First ridge eta with the smallest leave-one-out score of the relative ratio.
+    """First ridge eta with the smallest leave-one-out score of the relative ratio."""
+    ridges, scores = relative_scores(m, Z)
+    return float(ridges[np.argmin(scores)])
+
+
+def relative_scores(m: MeanElement, Z: Points) -> tuple[Floats, Floats]:
+    """Ridges and their leave-one-out scores of the relative ratio, which compare kernels too.
 
     Kanamori's own score is not bounded below when points of the numerator lie where the
     denominator has none: a wild ratio there is rewarded and never punished. The relative ratio
@@ -35,8 +41,7 @@ def kulsif_ridge(m: MeanElement, Z: Points) -> float:
         mean, cov = as_doubles(m.mean), as_doubles(m.cov)
         points = np.random.default_rng(0).multivariate_normal(mean, cov, size=GAUSSIAN_POINTS)
         m = embed(like(points, m.mean), m.kernel)
-    ridges, scores = kulsif_scores(m, Z, relative=RELATIVE)
-    return float(ridges[np.argmin(scores)])
+    return kulsif_scores(m, Z, relative=RELATIVE)
 
 
 def kulsif_scores(

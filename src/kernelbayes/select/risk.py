@@ -45,7 +45,7 @@ from kernelbayes.gram.lapack import symmetric_factor
 from kernelbayes.gram.loo import RidgePath, column_units, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points
-from kernelbayes.rules.kulsif import kulsif_ridge, kulsif_scores
+from kernelbayes.rules.kulsif import relative_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.rules.variable import Variable
@@ -134,17 +134,15 @@ class Task:
         prior = self.prior
 
         def score(kernel: Kernel) -> Row:
-            ridges, scores = kulsif_scores(reembed(prior, kernel), self.z.points)
+            ridges, scores = relative_scores(reembed(prior, kernel), self.z.points)
             best = float(ridges[np.argmin(scores)])
             return {"kernel": kernel, "ridge": best, "score": float(scores.min())}
 
         combined = self.criterion == "combined"
         if combined:
-            ridge = kulsif_ridge(prior, self.z.points)
-            default = self._ratio(prior, ridge)
+            row = {"scale": 1.0, **score(prior.kernel)}
+            default = self._ratio(prior, row["ridge"])
             if not self.is_scarce(default):
-                only = float(kulsif_scores(prior, self.z.points, [ridge])[1][0])
-                row = {"scale": 1.0, "kernel": prior.kernel, "ridge": ridge, "score": only}
                 return [default], [{"stage": "ratio", "variable": "z", **row}]
         table = coarse_to_fine(self.z.kernel.scaled, score, budget, bar)
         found = [self._ratio(reembed(prior, table.best["kernel"]), table.best["ridge"])]
