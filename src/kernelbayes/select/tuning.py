@@ -91,9 +91,8 @@ def tune(
     -------
     model
         Fitted, with ``tuning_``: a table (list of dicts) of what was tried. Scores compare within
-        a ``"stage"`` only: "regression" (leave-one-out error), "ratio" (that of a relative density
-        ratio, which may be negative) or "rule" (the criterion). ``"variable"`` is the one whose
-        bandwidth changed.
+        a ``"stage"`` only: "regression" (leave-one-out error), "ratio" (that of a relative ratio,
+        negative or not) or "rule" (the criterion). ``"variable"`` is whose bandwidth changed.
 
     Examples
     --------
