@@ -12,6 +12,8 @@ from kernelbayes.filters.choose.choices import per_dimension
 pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
 
 KERNEL_Z = kb.Gaussian(0.5)
+# Kernels on the observations themselves: regression features weigh columns by their own means.
+PLAIN = {"lags": 1, "order": 1, "features": "raw"}
 
 
 def circling(rng, length, noises=(0.2, 0.4), useless=4):
@@ -32,14 +34,16 @@ def errors_with_and_without(monkeypatch, make, seed, budget):
     found = []
     for learn in (per_dimension, lambda *_: None):
         monkeypatch.setattr("kernelbayes.filters.choose.tuning.per_dimension", learn)
-        model = kb.tune(kb.KernelBayesFilter(rank=40, rng=0), x, z, rng=0, budget=budget)
+        model = kb.tune(kb.KernelBayesFilter(rank=40, rng=0, **PLAIN), x, z, rng=0, budget=budget)
         found.append(float(np.mean(np.sum((model.filter(new).mean() - truth) ** 2, axis=1))))
     return found
 
 
 def test_useless_columns_are_weighed_down(monkeypatch):
-    own, alike = errors_with_and_without(monkeypatch, circling, 1, 8)
-    assert own < 0.8 * alike
+    pairs = [errors_with_and_without(monkeypatch, circling, seed, 8) for seed in (1, 2, 3)]
+    own, alike = np.mean(pairs, axis=0)
+    # The ratio was 0.71 over six recordings, its deviation 0.08: four standard errors of three.
+    assert own < 0.9 * alike
 
 
 @pytest.mark.slow
@@ -56,7 +60,7 @@ def test_gain_where_columns_differ_and_no_harm_where_they_do_not(monkeypatch):
 def test_the_row_says_so_and_partly_missing_observations_are_filtered():
     holes = np.where(np.random.default_rng(1).uniform(size=X.shape) < 0.1, np.nan, X)
     holes[5] = np.nan
-    tuned = kb.tune(kb.KernelBayesFilter(rank=40, rng=0), holes, Z, rng=0, budget=8)
+    tuned = kb.tune(kb.KernelBayesFilter(rank=40, rng=0, **PLAIN), holes, Z, rng=0, budget=8)
     (row,) = (row for row in tuned.tuning_ if row["chosen"])
     assert row["kernel_x"] == "Gaussian per dimension"
     assert isinstance(tuned.kernel_x_.bandwidth, tuple)
