@@ -156,6 +156,12 @@ def test_tempering_and_memory_keep_step_and_filter_the_same(method):
     np.testing.assert_allclose(model.filter(NEW).weights.sum(axis=1), 1.0)
 
 
+def test_without_memory_a_tempered_belief_depends_on_its_observation_alone():
+    model = make(memory=0.0, tempering=0.5).fit(X, Z)
+    inside = X[10:13]  # outside the sample the prediction is filled in, as it should be
+    close(model.filter(inside).weights[2], model.filter(inside[1:]).weights[1], 1e-9)
+
+
 def resting(rng, length):
     """A walk that rests half of the time, seen by six sensors whose readings come twice."""
     z = np.zeros((length, 1))

@@ -15,8 +15,7 @@ transitions, a step is (KBR13 section 4.3, IW22 Alg. 2):
 3. An observation unlike the training sample is trusted only in part; the belief then is a mixture
    with the prediction.
 
-Everything here is a function of values: what was learned (:mod:`~kernelbayes.filters.model`) and
-weights in, weights out. Several beliefs side by side are columns (n, k).
+Functions of what was learned and of weights give weights; beliefs side by side are columns (n, k).
 """
 
 from __future__ import annotations
@@ -179,8 +178,8 @@ def posterior(
         mass, trusted = 0.0, _trust(seen.observations, seen.support)
         if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
             raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain)
-            mass, power = float(xp.sum(raw)), seen.observations.rule.tempering
-            w = normalised(raw if power == 1.0 else tempered(dynamics, gamma, raw, power))
+            mass = float(xp.sum(raw))
+            w = normalised(tempered(dynamics, gamma, raw, seen.observations.rule))
     if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
         w, cancelled = cut_off(w), True
     fallback = observed and (w is None or trusted < 1.0 or cancelled)
@@ -267,9 +266,7 @@ def step(
     belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
-    new = replace(
-        state, t=t, belief=belief, unlike=unlike(infos[0]), history=history, past=past
-    )  # fmt: skip
+    new = replace(state, t=t, belief=belief, unlike=unlike(infos[0]), history=history, past=past)
     return new, infos[0]
 
 

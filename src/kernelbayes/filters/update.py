@@ -21,7 +21,7 @@ from kernelbayes.arrays import Array, Floats, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.model import Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
@@ -284,22 +284,27 @@ def discounted(gamma: Array, power: float) -> Array:
     These ratios are those of the densities of prediction and training marginal.
     """
     xp = namespace(gamma)
+    if power == 0.0:
+        return xp.ones_like(gamma) / gamma.shape[0]
     raised = xp.sign(gamma) * xp.abs(gamma) ** power
     return raised / xp.sum(raised)
 
 
-def tempered(dynamics: Dynamics, gamma: Array, w: Array, power: float) -> Array:
-    """Weights (n,) of a posterior w of which the ratio to the prior is raised to a power.
+def tempered(dynamics: Dynamics, gamma: Array, w: Array, rule: Rule) -> Array:
+    """Weights (n,) of a posterior w of which the ratio to the prior is raised to the rule's power.
 
     Both are expressed by their weights on the training states, so that the ratio is a function of
     the state: the likelihood up to a factor. Below 1, an observation counts for less than one,
     which is right where it repeats the one before.
     """
+    if rule.tempering == 1.0:
+        return w
     xp = namespace(w)
+    gamma = gamma if rule.memory == 1.0 else discounted(gamma, rule.memory)
     after = on_sample(dynamics, w)
     both = (gamma > 0.0) & (after > 0.0)
     ratio = xp.where(both, after, xp.ones_like(w)) / xp.where(both, gamma, xp.ones_like(w))
-    return xp.where(both, gamma * ratio**power, 0.0 * w)
+    return xp.where(both, gamma * ratio**rule.tempering, 0.0 * w)
 
 
 def _importance(

@@ -41,10 +41,11 @@ WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
 WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
-# Bandwidths on the estimates of a regression, in root mean square distances of two states.
+# Bandwidths on the estimates of a regression, in root mean square distances of two states. A
+# judgement: estimates are nearer to the states than observations are, so well below one.
 WIDTHS_ESTIMATES = (0.125, 0.5)
-# A regression whose error is larger than so many times the loss of the best filter does not race:
-# memory on top of it gained up to a third on simulated recordings.
+# A regression whose error is larger than so many times the loss of the best filter does not race. A
+# judgement: memory would have to take off a third of its error.
 HOPELESS = 1.5
 # Factor of one move of the ridge after an option is taken: a decade.
 RIDGE_MOVE = {"ridge": 10.0}
