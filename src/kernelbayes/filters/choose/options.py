@@ -2,8 +2,8 @@ r"""Options that challenge the best filter of a race: velocity, a window, regres
 
 The plain filter is of first order, sees one observation at a time and follows Bayes' rule. Each
 option is a handful of rivals of the best filter so far, the cheap ones first; a rival that falls
-behind is given up after a stretch. An option is taken only if it is better by more than a standard
-error on the blocks left out, and rivals of the next option have it too.
+behind is given up after a stretch. An option is taken only if it is better by more than two
+standard errors on the blocks left out, and rivals of the next option have it too.
 
 1. ``order=2``: the transition knows the velocity.
 2. ``lags``: the update sees the last few observations, under bandwidth multiples that a closed form
@@ -47,6 +47,9 @@ WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 HOPELESS = 1.5
+# Standard errors by which an option must be better: the best of half a dozen rivals that are no
+# better is ahead by more than two in one race of ten (Bonferroni).
+SURE = 2.0
 # Factor of one move of the ridge after an option is taken: a decade.
 RIDGE_MOVE = {"ridge": 10.0}
 
@@ -66,7 +69,7 @@ class Challenge:
             return best
         for rivals in (self._velocity, self._window, self._regression):
             found = self.races.race([self.races.enter(at) for at in rivals(best)], best)
-            if found is not best and clearly_better(found, best):
+            if found is not best and clearly_better(found, best, SURE):
                 best = self._moved(found)
         found = self.races.race([self.races.enter(at) for at in self._exponents(best)], best)
         return self._moved(found) if gains(found, best) else best

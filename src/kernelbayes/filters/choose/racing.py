@@ -90,10 +90,10 @@ def gains(found: Entry, best: Entry) -> bool:
     return found.score < (1.0 - math.copysign(LEAST_GAIN, best.score)) * best.score
 
 
-def clearly_better(found: Entry, best: Entry) -> bool:
-    """Whether one is better than the best by more than a standard error."""
+def clearly_better(found: Entry, best: Entry, errors: float = 1.0) -> bool:
+    """Whether one is better than the best by more than so many standard errors."""
     worse, error = found.behind(best)
-    return worse + error < 0.0
+    return worse + errors * error < 0.0
 
 
 @dataclass(eq=False)
