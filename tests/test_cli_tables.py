@@ -141,6 +141,24 @@ def test_tests(pairs, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["test"] == "ci"
 
 
+def test_drift(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    city = np.where(rng.random(60) < 0.5, "Rome", "")
+    a = written(tmp_path / "a.csv", age=rng.normal(size=60), city=city)
+    b = written(tmp_path / "b.csv", city=city, age=rng.normal(3.0, size=60))
+    assert main(["drift", a, b]) == 0
+    printed = capsys.readouterr()
+    found = table(printed.out)
+    assert found["column"] == ["age", "city"]
+    assert found["drifted"] == ["True", "False"]
+    assert printed.err.startswith("1 of 2 columns differ (age)")
+    out = tmp_path / "drift.csv"
+    assert main(["drift", a, b, "--columns", "city", "--quiet", "--out", str(out)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert table(out.read_text())["column"] == ["city"]
+    assert "no column 'town'" in failing(capsys, "drift", a, b, "--columns", "town")
+
+
 def failing(capsys, *argv):
     assert main([str(a) for a in argv]) == 2
     caught = capsys.readouterr()
@@ -190,7 +208,7 @@ def test_bad_use(pairs, tmp_path, capsys):
     assert "between 0 and 1" in failing(capsys, "posterior", train, "--level", "90")
 
 
-@pytest.mark.parametrize("command", ["posterior", "filter", "infer", "test", "demo"])
+@pytest.mark.parametrize("command", ["posterior", "filter", "infer", "test", "drift", "demo"])
 def test_every_command_has_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "kernelbayes", command, "--help"], capture_output=True, text=True

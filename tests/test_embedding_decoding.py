@@ -235,7 +235,26 @@ def test_summary_is_a_table_of_the_answers():
         "median",
         "10%",
         "90%",
+        "ess",
+        "verdict",
     ]
+
+
+def test_summary_says_how_far_to_trust_an_answer():
+    mu = kb.embed(np.arange(20.0), kb.Gaussian(1.0))
+    assert mu.summary()[0]["verdict"] == "good"
+    assert mu.summary()[0]["ess"] == pytest.approx(20.0)
+    few = kb.embed(np.arange(20.0), kb.Gaussian(1.0), np.r_[0.9, np.full(19, 0.1 / 19)])
+    assert few.summary()[0]["verdict"].startswith("few points")
+    np.testing.assert_allclose(few.var(), few.std() ** 2)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 1))
+    rule = kb.KernelBayesRule().fit(x, x + 0.1 * rng.normal(size=(100, 1)))
+    with pytest.warns(kb.NumericalWarning):
+        table = rule.posterior(np.array([[0.0], [1e3]])).summary()
+    assert [row["verdict"] for row in table] == ["good", "outside the sample: partly the prior"]
+    assert table[1]["support"] < table[0]["support"]
+    assert len(repr(kb.calibrate(rule))) < 200
 
 
 def test_log_density_is_the_logarithm_and_does_not_underflow():

@@ -17,9 +17,13 @@ import pytest
 from scipy import stats
 
 import kernelbayes as kb
+import old_files
 
 # The pairs are no sequence, so that smoothing gains nothing, and says so.
 pytestmark = pytest.mark.filterwarnings("ignore::kernelbayes.NumericalWarning")
+
+
+OLD = sorted(old_files.FOLDER.glob("*/*.kb"))
 
 
 def walk(z, rng, control=None):
@@ -351,6 +355,22 @@ def test_members_and_types_that_do_not_belong(good, tmp_path):
 )
 def test_trees_that_are_never_written(tree, good, tmp_path):
     refused(rewritten(good, lambda m: m.update(object=tree)), tmp_path / "tree.kb", "altered")
+
+
+# --- old versions --------------------------------------------------------------------------------
+
+
+def test_this_version_has_left_files():
+    """If it fails: ``python tests/old_files.py``, and commit what it writes."""
+    assert kb.__version__ in {path.parent.name for path in OLD}
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_files_of_old_versions_are_loaded(path):
+    """Solves are made again: 1e-16 times a condition of at most 1e8, and two digits of slack."""
+    expected = json.loads((path.parent / "numbers.json").read_text())[path.stem]
+    found = old_files.numbers(path.stem, kb.load(path))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 # --- kills ---------------------------------------------------------------------------------------

@@ -415,3 +415,21 @@ def test_the_page_runs_and_its_numbers_are_right():
     assert np.sqrt(np.mean((found["filled"] - income)[lost] ** 2)) < 7.0
     assert inside.mean() > 0.85
     assert np.mean(np.asarray(found["jobs"])[jobs] == found["job"][jobs]) > 0.9
+
+
+def test_questions_to_all_beliefs_at_once():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=60)
+    data = {"a": a, "b": a + 0.3 * rng.normal(size=60), "c": rng.normal(size=60)}
+    beliefs = (
+        kb.KernelBeliefPropagation([("a", "b"), ("b", "c")]).fit(data).query(evidence={"a": 0.5})
+    )
+    for question in ("mean", "std", "var", "median"):
+        for node, answer in getattr(beliefs, question)().items():
+            np.testing.assert_array_equal(answer, getattr(beliefs[node], question)())
+    np.testing.assert_array_equal(
+        beliefs.log_density({"b": [0.2]})["b"], beliefs["b"].log_density([0.2])
+    )
+    table = beliefs.summary(0.8)
+    assert [row["node"] for row in table] == list(beliefs)
+    assert beliefs.ask("interval", 0.8)["b"].shape == (1, 2)

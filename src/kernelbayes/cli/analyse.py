@@ -1,9 +1,10 @@
-"""``posterior``, ``infer`` and ``test``: answers from tables of independent rows."""
+"""``posterior``, ``infer``, ``test`` and ``drift``: answers from tables of independent rows."""
 
 from __future__ import annotations
 
 import argparse
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kernelbayes.cli.common import (
     training,
 )
 from kernelbayes.cli.errors import InputError
-from kernelbayes.compare import ci_test, hsic_test, mmd_test
+from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.likelihood_free import LikelihoodFree, infer
 from kernelbayes.select.tuning import tune
@@ -219,4 +220,32 @@ def _test(arguments: argparse.Namespace) -> None:
     sheets.write_json({"test": name, **found}, arguments.out)
 
 
-COMMANDS = (add_posterior, add_infer, add_test)
+def add_drift(commands: Any) -> None:
+    """Add ``kernelbayes drift``."""
+    command = add_command(
+        commands,
+        "drift",
+        "which columns differ between two tables, by how much, with corrected p-values",
+        "kernelbayes drift january.csv february.csv --columns age,city",
+    )
+    add = command.add_argument
+    add("before", type=Path, metavar="BEFORE", help="table, .csv or .parquet")
+    add("after", type=Path, metavar="AFTER", help="table with the same columns")
+    add("--columns", type=errors.names, metavar="COLUMNS", help="columns (default: all)")
+    add("--alpha", type=errors.level, default=0.05, help="significance level (default: 0.05)")
+    command.set_defaults(run=_drift)
+
+
+def _drift(arguments: argparse.Namespace) -> None:
+    paths = (arguments.before, arguments.after)
+    read = [sheets.read(path) for path in paths]
+    columns = arguments.columns or list(read[0])
+    tables = [sheets.chosen(sheet, columns, path) for sheet, path in zip(read, paths, strict=True)]
+    report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
+    rows = report.columns
+    sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
+    if not arguments.quiet:
+        print(report.verdict, file=sys.stderr)
+
+
+COMMANDS = (add_posterior, add_infer, add_test, add_drift)

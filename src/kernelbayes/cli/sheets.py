@@ -55,17 +55,22 @@ def numbers(
     return np.column_stack(found)
 
 
+def chosen(sheet: Sheet, columns: Sequence[str], path: Path) -> Sheet:
+    """Return some columns of a table as they are."""
+    return {name: _column(sheet, name, path) for name in columns}
+
+
 def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False) -> Any:
     """Columns as the library takes them: an array, one column of categories, or a frame."""
-    chosen = {name: _column(sheet, name, path) for name in columns}
-    texts = [name for name, column in chosen.items() if column.dtype.kind not in "fiub"]
+    found = chosen(sheet, columns, path)
+    texts = [name for name, column in found.items() if column.dtype.kind not in "fiub"]
     # A number in a column says that the others were meant to be numbers too.
-    if not texts or any(any(map(_is_number, chosen[name])) for name in texts):
+    if not texts or any(any(map(_is_number, found[name])) for name in texts):
         return numbers(sheet, columns, path, missing)
-    if any(not str(text) for name in texts for text in chosen[name]):
+    if any(not str(text) for name in texts for text in found[name]):
         raise InputError(f"{path}: a column of categories has empty cells: {', '.join(texts)}")
     if len(columns) == 1:
-        return chosen[columns[0]].astype(str)
+        return found[columns[0]].astype(str)
     try:
         import pandas
     except ImportError as error:
@@ -73,7 +78,7 @@ def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = Fal
             f"columns of text beside numbers ({', '.join(texts)}) need pandas: "
             "pip install 'kernelbayes[pandas]'"
         ) from error
-    return pandas.DataFrame(chosen)
+    return pandas.DataFrame(found)
 
 
 def groups(sheet: Sheet, name: str | None, path: Path) -> list[npt.NDArray[np.intp]]:

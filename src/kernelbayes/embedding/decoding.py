@@ -105,6 +105,10 @@ class Decoding(Weighted):
         """
         return regions.deviation(self)
 
+    def var(self) -> Array:
+        """Variance of each coordinate, shape (d,): the squares of :meth:`std`."""
+        return self.std() ** 2
+
     # --- a distribution ---------------------------------------------------------------------------
 
     def prob(self, region: regions.Region, valid: Validity = True) -> Array:
@@ -212,17 +216,18 @@ class Decoding(Weighted):
     # --- a few points or numbers that stand for it ------------------------------------------------
 
     def summary(self, level: float = 0.9) -> Table:
-        """Mean, standard deviation, median and interval: a row for each coordinate.
+        """Mean, deviation, median, interval and how far to trust them, for each coordinate.
 
-        For a batch, of each member; ``to_frame()`` makes a pandas frame.
+        For a batch, of each member; ``to_frame()`` makes a pandas frame. The verdict is "good"
+        unless less than five effective points or more than a tenth of the prior are behind it.
 
         Examples
         --------
         >>> import numpy as np
         >>> from kernelbayes import Gaussian, embed
         >>> embed(np.arange(101.0), Gaussian(1.0)).summary()
-        variable  mean  sd     median  5%    95%
-        x0        50    29.15  50      4.55  95.45
+        variable  mean  sd     median  5%    95%    ess  verdict
+        x0        50    29.15  50      4.55  95.45  101  good
         """
         return export.summary(self, level)
 

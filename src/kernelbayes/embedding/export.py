@@ -14,10 +14,14 @@ from kernelbayes.arrays import Array, Rng, as_generator, to_numpy
 from kernelbayes.embedding.density import sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.points import Points
-from kernelbayes.tables import Table, as_frame, distinct
+from kernelbayes.tables import Row, Table, as_frame, distinct
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding
+
+# Below this effective sample size a standard deviation is known to a third, 1 / sqrt(2 * 5). Above
+# this share of the prior a rule warns. docs/diagnostics.md has both.
+LEAST_ESS, MOST_FILLED = 5.0, 0.1
 
 
 def to_frame(mu: Weighted) -> Any:
@@ -52,18 +56,37 @@ def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> 
 
 
 def summary(mu: Decoding, level: float) -> Table:
-    """Mean, standard deviation, median and interval: a row for each coordinate and member."""
+    """Mean, deviation, median, interval and how far to trust them, by coordinate and member."""
     ends = to_numpy(mu.interval(level))  # (..., d, 2)
     columns = [to_numpy(a)[..., None] for a in (mu.mean(), mu.std(), mu.median())]
     found = np.concatenate([*columns, ends], axis=-1)
     labels = coordinate_names(mu.names, found.shape[-2])
     low, high = (f"{50.0 * share:.3g}%" for share in (1.0 - level, 1.0 + level))
     titles = ("mean", "sd", "median", low, high)
+    trust = _trust(mu)
     table = Table()
     for *member, j in np.ndindex(*found.shape[:-1]):
         row = dict(zip(titles, found[*member, j].tolist(), strict=True))
-        table.append({**({"member": member[0]} if member else {}), "variable": labels[j], **row})
+        number = {"member": member[0]} if member else {}
+        table.append({**number, "variable": labels[j], **row, **trust[member[0] if member else 0]})
     return table
+
+
+def _trust(mu: Weighted) -> list[Row]:
+    """Of each member the effective sample size, support where it is known, a verdict in words."""
+    source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
+    support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
+    ess = np.atleast_1d(to_numpy(mu.ess))
+    outside = np.zeros(len(ess)) if filled is None else np.atleast_1d(to_numpy(filled))
+    rows = []
+    for i, size in enumerate(ess.tolist()):
+        row: Row = {"ess": size}
+        if support is not None:
+            row["support"] = float(np.atleast_1d(to_numpy(support))[i])
+        verdict = "few points: spread hardly known" if size < LEAST_ESS else "good"
+        verdict = "outside the sample: partly the prior" if outside[i] > MOST_FILLED else verdict
+        rows.append({**row, "verdict": verdict})
+    return rows
 
 
 def coordinate_names(names: tuple[str, ...] | None, d: int) -> tuple[str, ...]:

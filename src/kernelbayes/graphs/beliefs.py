@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.relation import Domain
 from kernelbayes.graphs.structure import Edge, Node
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Names, Points, concatenate, take
+from kernelbayes.points import Names, Points, PointsLike, concatenate, take
+from kernelbayes.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,34 @@ class GraphBeliefs(Mapping[Node, Embedding | Batch]):
             return self._with_values(node, domain, seen)
         weights = self._weights([node])[:, 0]
         return self._embedding(domain.points, weights, domain.kernel, domain.names)
+
+    def ask(self, question: str, *asked: Any, **options: Any) -> dict[Node, Any]:
+        """Answers of every belief to one question, by node: ``ask("interval", 0.9)``."""
+        return {node: getattr(self[node], question)(*asked, **options) for node in self}
+
+    def mean(self) -> dict[Node, Array]:
+        """Mean of every belief; all nodes must be numbers."""
+        return self.ask("mean")
+
+    def std(self) -> dict[Node, Array]:
+        """Return the standard deviations of every belief."""
+        return self.ask("std")
+
+    def var(self) -> dict[Node, Array]:
+        """Variances of every belief."""
+        return self.ask("var")
+
+    def median(self) -> dict[Node, Array]:
+        """Medians of every belief."""
+        return self.ask("median")
+
+    def log_density(self, at: Mapping[Node, PointsLike]) -> dict[Node, Array]:
+        """Log density of the beliefs of some nodes, each at points (k, d) of its own."""
+        return {node: self[node].log_density(X) for node, X in at.items()}
+
+    def summary(self, level: float = 0.9) -> Table:
+        """Return the rows of ``summary`` of every belief, with the node they belong to."""
+        return Table({"node": n, **row} for n in self for row in self[n].summary(level))
 
     def stacked(self, nodes: Sequence[Node]) -> Batch:
         """Beliefs of nodes that share a sample (templates) as one Batch, for one case of evidence.

@@ -256,6 +256,7 @@ class Posteriors(Sequence[Posterior]):
         self._members = list(members)
 
     mean, std, median = _of_each("mean"), _of_each("std"), _of_each("median")
+    var = _of_each("var")
     cov, moment, expect = _of_each("cov"), _of_each("moment"), _of_each("expect")
     prob, cdf, quantile = _of_each("prob"), _of_each("cdf"), _of_each("quantile")
     interval, density = _of_each("interval"), _of_each("density")
