@@ -103,6 +103,7 @@ def large(n: int = 10**6) -> None:
         "MMD block, 50 perm.": lambda: kb.mmd_test(x, y, None, 50, 0, method="block"),
         "HSIC linear": lambda: kb.hsic_test(x, z, rng=0, method="linear"),
         "HSIC features": lambda: kb.hsic_test(x, z, rng=0, method="features"),
+        "drift, two columns": lambda: kb.drift_report(x, y, rng=0),
     }
     print(f"n = {n}{'s':>18}{'MB':>8}")
     for name, run in runs.items():

@@ -147,8 +147,8 @@ def drift_report(
 
     Notes
     -----
-    Tables of more than 2000 rows together are compared through random features, a million rows take
-    about a second for each column. The joint test then takes at most 100 000 random rows of each.
+    Tables of more than 2000 rows together are compared through random features, in time that is
+    linear in the rows. The joint test then takes at most 100 000 random rows of each.
 
     Examples
     --------

@@ -89,8 +89,7 @@ def mmd_test(
         distribution. "wild": multiplier bootstrap, for stationary time series and for samples
         whose weights follow different laws. "linear": independent quadruples, O(n), normal null
         (Gretton et al. 2012, section 6). "block": mean over blocks, permuted within blocks
-        (Zaremba et al. 2013). "features": random features, weighted chi-square null; a million
-        points take a few seconds.
+        (Zaremba et al. 2013). "features": random features, weighted chi-square null, O(n).
     unbiased : bool
         Statistic without terms k(x_i, x_i); "linear" and "block" are always unbiased.
     weights_x, weights_y : arrays (n,), (m,), optional
