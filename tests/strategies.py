@@ -139,6 +139,7 @@ INSTANCES = [
     Instance("parts-mapping", _parts, joint()),
     Instance("parts-nested", _nested_parts, joint()),
     Instance("parts-columns", _columns, vectors(4)),
+    Instance("precomputed", kb.Precomputed(kb.Gaussian(1.0)(_data[:3])), vectors(3)),
     Instance("nystrom", kb.nystrom(kb.Gaussian(1.0), _data, 12, rng=0), vectors()),
     Instance("nystrom-strings", kb.nystrom(kb.Spectrum(2), _words, 5, rng=0), strings()),
     Instance("cholesky", kb.pivoted_cholesky(kb.Matern(1.0), _data, tol=1e-3, rng=0), vectors()),

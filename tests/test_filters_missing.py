@@ -452,7 +452,9 @@ def test_observations_unlike_the_training_sample_are_told_of_once():
     angle = 0.3 * np.arange(240)
     z = np.column_stack([np.cos(angle), np.sin(angle)])
     # Named, as it gains nothing where states are seen without noise, and choosing it says so.
-    model = kb.KernelBayesFilter(kb.Gaussian(0.5), kb.Gaussian(0.5), back_ridge=0.1, rng=0)
+    # One observation at a time: an odd one makes every window odd that it is in.
+    plain = {"lags": 1, "features": "raw", "back_ridge": 0.1, "rng": 0}
+    model = kb.KernelBayesFilter(kb.Gaussian(0.5), kb.Gaussian(0.5), **plain)
     model.fit(z[:200], z[:200])
     x = z[200:].copy()
     x[[3, 17]] = 50.0

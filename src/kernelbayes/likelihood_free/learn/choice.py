@@ -187,6 +187,9 @@ class _Contest:
 
     def tempered(self, trial: Trial[Variant], learner: Learner) -> Trial[Variant]:
         """Winner with the temper of the highest score; if few are held out, others are in turn."""
+        # Draws of a learned likelihood, if only they score it, always look better if wider.
+        if isinstance(learner, Likelihood) and not self._direct(learner):
+            return trial
         rows = self.held[-TEMPER_LOOK:]
         folds = [(replace(learner, variant=trial.candidate), rows)]
         most = min(TEMPER_LOOK - len(rows), len(self.others))
@@ -201,15 +204,14 @@ class _Contest:
 
     def _by_temper(self, fitted: Learner, rows: Ints) -> Floats:
         """Scores (m, len(TEMPERS)) of a learner's variant at held-out simulations."""
-        if isinstance(fitted, Likelihood) and self._direct(fitted):
+        if isinstance(fitted, Likelihood):
             return self._powers(fitted, rows, TEMPERS)
         data, truth = self.task.subset(rows), self.task.P[rows]
         found = np.full((len(rows), len(TEMPERS)), -np.inf)
         how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
         for k, temper in enumerate(TEMPERS):
             other = replace(fitted, variant=replace(fitted.variant, temper=temper))
-            quick = {"quick": True} if isinstance(other, Likelihood) else {}
-            sample = ((points, w) for points, w, _ in other.posterior(data, self.rng, **quick))
+            sample = ((points, w) for points, w, _ in other.posterior(data, self.rng))
             judged = self.judge(sample, truth, self.rng, how.neighbours)
             found[:, k] = judged[:, SMOOTHING.index(how.h)]
             if len(rows) == TEMPER_LOOK and k and found[:, k].mean() < found[:, k - 1].mean():

@@ -29,8 +29,9 @@ from kernelbayes.select.regression import Regression, again, regress, reweighted
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Pairs that decide how data are read, and the share of the error that is left at most if they are
-# read otherwise than as they are. Blocks are alike if their quarters, and the signs of pairs of
-# them, are within so many standard errors: one in 16 000 is not, by chance.
+# read otherwise than as they are: a judgement, as a smaller gain would not be seen. Blocks are
+# alike if their quarters, and the signs of pairs of them, are within so many standard errors: one
+# in 16 000 is not, by chance.
 READ_PAIRS, READ_BETTER = 300, 0.97
 QUARTERS, STANDARD_ERRORS = (0.25, 0.5, 0.75), 4.0
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
