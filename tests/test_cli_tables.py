@@ -103,6 +103,61 @@ def test_filter_and_follow(walk, capsys, tmp_path, monkeypatch):
     assert len(numbers(capsys.readouterr().out, "z_mean")) == 7
 
 
+def test_tune_prints_what_it_tried_and_keeps_the_model(pairs, capsys, tmp_path):
+    train, new, x, z = pairs
+    model = str(tmp_path / "model.kb")
+    assert main(["tune", train, "--x", "a,b", "--z", "z", "--save", model]) == 0
+    expected = kb.tune(kb.KernelBayesRule(rng=0), x, z[:, None], rng=0)
+    printed = capsys.readouterr().out
+    np.testing.assert_allclose(
+        numbers(printed, "score"), [row["score"] for row in expected.tuning_]
+    )
+    assert table(printed)["kernel"][0] == str(expected.tuning_[0]["kernel"])
+    assert main(["posterior", "--model", model, "--new", new]) == 0
+    found = numbers(capsys.readouterr().out, "z_mean")
+    np.testing.assert_allclose(found, expected.posterior(x[:5]).mean()[:, 0])
+
+
+def test_tune_of_a_filter(walk, capsys, tmp_path, monkeypatch):
+    train, new, *_ = walk
+    asked = {}
+
+    def tuned(model, X, Z, controls, rng):
+        asked["sequences"] = len(X)
+        found = model.set_params(**PLAIN).fit(X, Z, controls)
+        found.tuning_ = [{"score": 0.5, "kernel": kb.Gaussian(1.0)}, {"score": 0.7, "rank": 3}]
+        return found
+
+    monkeypatch.setattr("kernelbayes.cli.state_space.tune_filter", tuned)
+    model = str(tmp_path / "walk.kb")
+    given = ["tune", train, "--x", "x", "--z", "z", "--sequence", "walk", "--save", model]
+    assert main(given) == 0
+    printed = table(capsys.readouterr().out)
+    assert printed["score"] == ["0.5", "0.7"]
+    assert printed["rank"] == ["", "3"]
+    assert asked["sequences"] == 2
+    assert main(["filter", "--model", model, "--new", new]) == 0
+
+
+PLAIN = {"lags": 1, "order": 1, "features": "raw", "back_ridge": 0.1}
+
+
+def test_reproduce_lists_and_runs_experiments(capfd, tmp_path, monkeypatch):
+    folder = tmp_path / "experiments" / "fig1"
+    folder.mkdir(parents=True)
+    script = (
+        '"""Figure 1: what it shows.\n\nMore."""\nimport sys\nprint(sys.argv[1:])\nsys.exit(3)\n'
+    )
+    (folder / "run.py").write_text(script)
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce"]) == 0
+    assert capfd.readouterr().out.split(maxsplit=1) == ["fig1", "Figure 1: what it shows.\n"]
+    assert main(["reproduce", "fig1", "--runs", "2"]) == 3  # its own exit code
+    assert capfd.readouterr().out == "['--runs', '2']\n"
+    assert main(["reproduce", "fig2"]) == 2
+    assert "no experiment fig2; there are fig1" in capfd.readouterr().err
+
+
 PROBLEM = """
 from scipy import stats
 prior = [stats.norm(0, 1)]

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from kernelbayes import __version__
-from kernelbayes.cli import analyse, show, state_space
+from kernelbayes.cli import analyse, choose, show, state_space
 from kernelbayes.cli.errors import InputError, Parser
 
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = _warn
             if getattr(arguments, "quiet", False):
                 warnings.simplefilter("ignore")
-            arguments.run(arguments)
+            code = arguments.run(arguments)
     except (InputError, ValueError, TypeError, ImportError) as error:
         line = " ".join(str(error).split())
         print(f"kernelbayes: error: {line}", file=sys.stderr)
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    return 0
+    return code or 0
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
@@ -50,6 +50,6 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
-    for add in (*analyse.COMMANDS, *state_space.COMMANDS, *show.COMMANDS):
+    for add in (*analyse.COMMANDS, *state_space.COMMANDS, *choose.COMMANDS, *show.COMMANDS):
         add(commands)
     return parser

@@ -48,19 +48,7 @@ def _posterior(arguments: argparse.Namespace) -> None:
         model, columns = stored(arguments, KernelBayesRule)
     else:
         training(arguments)
-        columns = {"x": arguments.x, "z": arguments.z}
-        sheet = sheets.read(arguments.data)
-        X = sheets.points(sheet, arguments.x, arguments.data)
-        Z = sheets.points(sheet, arguments.z, arguments.data)
-        prior = None
-        if arguments.prior is not None:
-            table = sheets.read(arguments.prior)
-            prior = sheets.points(table, arguments.z, arguments.prior)
-        model = KernelBayesRule(rank=arguments.rank, rng=arguments.seed)
-        if arguments.tune:
-            model = tune(model, X, Z, prior=prior, rng=arguments.seed)
-        else:
-            model.fit(X, Z, prior=prior)
+        model, columns = fitted_rule(arguments)
         keep(arguments, model, columns)
     if arguments.new is None:
         if arguments.save is None:
@@ -82,6 +70,22 @@ def _posterior(arguments: argparse.Namespace) -> None:
         {**table, "support": to_numpy(diagnostics.support), "ess": to_numpy(found.ess)},
         arguments.out,
     )
+
+
+def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[str, Any]]:
+    """Rule fitted to the training table, and its columns."""
+    sheet = sheets.read(arguments.data)
+    X = sheets.points(sheet, arguments.x, arguments.data)
+    Z = sheets.points(sheet, arguments.z, arguments.data)
+    prior = None
+    if arguments.prior is not None:
+        prior = sheets.points(sheets.read(arguments.prior), arguments.z, arguments.prior)
+    model = KernelBayesRule(rank=arguments.rank, rng=arguments.seed)
+    if arguments.tune:
+        model = tune(model, X, Z, prior=prior, rng=arguments.seed)
+    else:
+        model.fit(X, Z, prior=prior)
+    return model, {"x": arguments.x, "z": arguments.z}
 
 
 def add_infer(commands: Any) -> None:

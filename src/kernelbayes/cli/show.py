@@ -1,8 +1,11 @@
-"""``kernelbayes demo``: the library at work on data it makes."""
+"""``demo`` and ``reproduce``: the library at work on data it makes, and on the papers' figures."""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,4 +40,36 @@ def _demo(arguments: argparse.Namespace) -> None:
         raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
 
 
-COMMANDS = (add_demo,)
+def add_reproduce(commands: Any) -> None:
+    """Add ``kernelbayes reproduce``."""
+    command = commands.add_parser(
+        "reproduce",
+        help="the experiments: a list, or one of them",
+        description="Without a name, list the experiments and what they show. With one, run it; "
+        "options after the name are its own (--full, --runs N, --jobs N; see --help after it). "
+        "They are part of a checkout of the repository, not of an installed package.",
+        epilog="example: kernelbayes reproduce iw22_fig2 --runs 3",
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="experiment to run")
+    command.add_argument("options", nargs=argparse.REMAINDER, help="options of the experiment")
+    command.set_defaults(run=_reproduce)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    places = [Path.cwd() / "experiments", Path(__file__).parents[3] / "experiments"]
+    folder = next((place for place in places if place.is_dir()), None)
+    if folder is None:
+        raise InputError("no folder experiments here; run this in a checkout of the repository")
+    scripts = {path.parent.name: path for path in sorted(folder.glob("*/run.py"))}
+    if arguments.name is None:
+        for name, path in scripts.items():
+            told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            print(f"{name:16s}{told.partition(chr(10))[0]}")
+        return 0
+    if arguments.name not in scripts:
+        raise InputError(f"no experiment {arguments.name}; there are {', '.join(scripts)}")
+    command = [sys.executable, str(scripts[arguments.name]), *arguments.options]
+    return subprocess.run(command, check=False).returncode
+
+
+COMMANDS = (add_demo, add_reproduce)

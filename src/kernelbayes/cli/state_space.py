@@ -61,7 +61,7 @@ def _filter(arguments: argparse.Namespace) -> None:
         model, columns = stored(arguments, KernelBayesFilter)
     else:
         training(arguments)
-        model, columns = _fitted(arguments)
+        model, columns = fitted_filter(arguments)
         keep(arguments, model, columns)
     if arguments.follow:
         _follow(arguments, model, columns)
@@ -82,7 +82,8 @@ def _filter(arguments: argparse.Namespace) -> None:
     sheets.write(joined, arguments.out)
 
 
-def _fitted(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """Filter fitted to the training table, and its columns."""
     columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u}
     sheet, path = sheets.read(arguments.data), arguments.data
     X, Z, U = [], [], []

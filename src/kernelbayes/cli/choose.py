@@ -1,0 +1,54 @@
+"""``tune``: kernels and ridges by cross-validation, with a table of what was tried."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kernelbayes.cli import errors, sheets
+from kernelbayes.cli.analyse import fitted_rule
+from kernelbayes.cli.common import add_command, keep, training
+from kernelbayes.cli.state_space import fitted_filter
+
+
+def add_tune(commands: Any) -> None:
+    """Add ``kernelbayes tune``."""
+    command = add_command(
+        commands,
+        "tune",
+        "kernels and ridges by cross-validation, as a table of what was tried",
+        "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
+        "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
+    )
+    add = command.add_argument
+    add("data", type=Path, metavar="TRAIN", help="training table, .csv or .parquet")
+    add("--x", type=errors.names, metavar="COLUMNS", help="what is observed, comma-separated")
+    add("--z", type=errors.names, metavar="COLUMNS", help="what is hidden, comma-separated")
+    add("--prior", type=Path, metavar="FILE", help="table of draws of z (default: the training z)")
+    add("--filter", action="store_true", help="rows are a sequence in time: tune a filter")
+    add("--sequence", metavar="COLUMN", help="column that tells sequences apart: tune a filter")
+    add("--u", type=errors.names, metavar="COLUMNS", help="controls of a filter, comma-separated")
+    add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
+    add("--save", type=Path, metavar="FILE", help="write the tuned model to this file")
+    command.set_defaults(run=_tune, tune=True)
+
+
+def _tune(arguments: argparse.Namespace) -> None:
+    training(arguments)
+    filters = arguments.filter or arguments.sequence is not None or arguments.u is not None
+    if filters and arguments.prior is not None:
+        raise errors.InputError("--prior is for tables of independent rows, not for filters")
+    model, columns = (fitted_filter if filters else fitted_rule)(arguments)
+    keep(arguments, model, columns)
+    titles = dict.fromkeys(title for row in model.tuning_ for title in row)
+    table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
+    sheets.write(table, arguments.out)
+
+
+def _cell(value: Any) -> Any:
+    """Return numbers as they are, nothing as an empty cell, and anything else in words."""
+    return value if isinstance(value, float | int) else "" if value is None else str(value)
+
+
+COMMANDS = (add_tune,)
