@@ -158,6 +158,39 @@ def test_reproduce_lists_and_runs_experiments(capfd, tmp_path, monkeypatch):
     assert "no experiment fig2; there are fig1" in capfd.readouterr().err
 
 
+@pytest.fixture
+def holes(tmp_path):
+    """Columns a, b and kind, of which b and kind follow from a; a fifth of b and kind is empty."""
+    rng = np.random.default_rng(2)
+    a = rng.uniform(-2.0, 2.0, size=150)
+    b, kind = 2.0 * a + 0.1 * rng.normal(size=150), np.where(a > 0, "up", "down").astype(object)
+    gone = rng.random((2, 150)) < 0.2
+    path = tmp_path / "holes.csv"
+    shown = np.where(gone[0], "", b.astype(str)), np.where(gone[1], "", kind)
+    return written(path, a=a, b=shown[0], kind=shown[1]), a, b, kind, gone
+
+
+@pytest.mark.parametrize("edges", [[], ["--edges", "a-b,a-kind"]])
+def test_graph_fills_the_holes_of_a_table(holes, capsys, edges):
+    path, a, b, kind, (no_b, no_kind) = holes
+    assert main(["graph", path, *edges]) == 0
+    printed = capsys.readouterr().out
+    found = numbers(printed, "b")
+    np.testing.assert_allclose(found[~no_b], b[~no_b])
+    np.testing.assert_allclose(numbers(printed, "b_low")[~no_b], b[~no_b])
+    assert np.mean((found - b)[no_b] ** 2) < 0.2 * np.var(b)  # what follows from a is found
+    assert np.all(numbers(printed, "b_low")[no_b] <= numbers(printed, "b_high")[no_b])
+    named = np.array(table(printed)["kind"])
+    assert np.array_equal(named[~no_kind], kind[~no_kind])
+    clear = no_kind & (np.abs(a) > 0.5) & (np.abs(a) < 1.8)  # neither near zero nor at an edge
+    assert np.array_equal(named[clear], kind[clear])
+
+
+def test_graph_needs_edges_of_its_columns(holes, capsys):
+    assert main(["graph", holes[0], "--edges", "a-c"]) == 2
+    assert "an edge joins two columns" in capsys.readouterr().err
+
+
 PROBLEM = """
 from scipy import stats
 prior = [stats.norm(0, 1)]
