@@ -82,8 +82,9 @@ def test_empty_cells_are_compared():
     assert "income (empty)" in report.drifted
     assert report.joint.sizes == (200, 119)
     b["income"] = np.nan
-    with pytest.raises(ValueError, match="rows without empty cells"):
-        kb.drift_report(a, b, rng=0)
+    report = kb.drift_report(a, b, rng=0)  # an empty column hides nothing of the others
+    assert "income (empty)" in report.drifted
+    assert report.joint.sizes == (200, 200)
 
 
 def test_arrays_mappings_and_frames_read_alike():
@@ -187,3 +188,37 @@ def test_a_result_is_a_frame():
     assert row["effect"] == result.effect.size
     assert row["n"] == 70
     assert len(kb.mmd_aggregated(x, y, permutations=99, rng=0).to_frame()) == 14
+
+
+def test_a_rare_category_is_not_missed_in_large_tables():
+    """One in a hundred is another label, in tables that are sorted: every label is a landmark."""
+    a = np.array(["A"] * 9900 + ["B"] * 100)
+    b = np.array(["A"] * 9900 + ["C"] * 100)
+    for seed in range(3):
+        report = kb.drift_report({"kind": a}, {"kind": b}, rng=seed)
+        assert report.columns[0]["pvalue"] < 0.01
+
+
+def test_tables_without_a_complete_row_have_their_columns_tested():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(200, 3)), rng.normal([0.0, 2.0, 0.0], size=(200, 3))
+    for table in (a, b):
+        table[::2, 0], table[1::2, 1], table[:, 2] = np.nan, np.nan, np.nan
+    report = kb.drift_report(a, b, rng=0)
+    found = {row["column"]: row["drifted"] for row in report.columns}
+    assert found["x1"]
+    assert not found["x0"]
+    assert report.joint.pvalue < 0.05  # filled with medians, the shift of x1 is still seen
+
+
+def test_text_with_missing_values_of_pandas_and_numbers_among_objects():
+    rng = np.random.default_rng(1)
+    texts = pd.array(["u", "v", None] * 20, dtype="string")
+    one = pd.DataFrame({"text": texts, "number": rng.normal(size=60)})
+    assert len(kb.drift_report(one, one.copy(), rng=0).columns) == 2
+    objects = one.astype(object).to_numpy()
+    shifted = objects.copy()
+    shifted[:, 1] = shifted[:, 1] + 3.0
+    changed = {r["column"]: r for r in kb.drift_report(objects, shifted, rng=0).columns}
+    assert changed["x1"]["drifted"]
+    assert changed["x1"]["change"].startswith("mean")

@@ -59,6 +59,12 @@ def test_what_is_given_is_kept():
     assert {name: given.choice_.arguments[name] for name in PLAIN} == PLAIN
 
 
+@pytest.mark.parametrize("method", ["importance", "original"])
+def test_a_ridge_that_is_given_is_kept_whatever_option_wins(method):
+    x, z = half_seen(np.random.default_rng(4), 200)
+    assert kb.KernelBayesFilter(method=method, ridge=0.05, rng=0).fit(x, z).ridge_ == 0.05
+
+
 @pytest.mark.parametrize("options", [{"lags": "all"}, {"order": 3}, {"features": "none"}])
 def test_options_that_do_not_exist_are_named(options):
     x, z = half_seen(np.random.default_rng(4), 40)

@@ -1,6 +1,7 @@
 """Checks that compare samples, on posteriors whose faults are known."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -203,3 +204,13 @@ def test_sbc_for_arviz():
     result = kb.sbc(Model(), **pairs(30), n_draws=19, rng=0)
     group = result.to_arviz()["prior_sbc"]
     np.testing.assert_allclose(group["theta[0]"].to_numpy(), (result.ranks[None, :, 0] + 0.5) / 20)
+
+
+def test_all_rows_of_frames_count():
+    """The last half is shifted: the first thousand rows would not tell."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2000, 1)), rng.normal(size=(2000, 1))
+    b[1000:] += 3.0
+    frames = (pd.DataFrame(v, columns=["t"]) for v in (a, b))
+    found = kb.c2st(*frames, classifier=LinearDiscriminantAnalysis(), rng=0)
+    assert float(found) > 0.65

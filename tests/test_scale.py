@@ -279,3 +279,34 @@ def test_the_page_prints_what_it_says(capsys):
     ).groups()
     exec(compile(code, str(page), "exec"), {})
     assert capsys.readouterr().out == printed
+
+
+def test_empty_batches_are_passed_over():
+    x, z = X[:60], Z[:60]
+    nothing = x[:0], z[:0]
+    whole = rule().fit([(x[:30], z[:30]), (x[30:], z[30:])]).predict(X[:5])
+    holes = [nothing, (x[:30], z[:30]), nothing, (x[30:], z[30:])]
+    np.testing.assert_allclose(rule().fit(holes).predict(X[:5]), whole, atol=1e-8)
+    np.testing.assert_allclose(rule().fit(iter(holes)).predict(X[:5]), whole, atol=1e-8)
+    with pytest.raises(ValueError, match="no pairs to learn from"):
+        rule().fit([nothing])
+
+
+def test_a_prior_in_force_is_not_lost_by_more_pairs():
+    given = kb.KernelBayesRule(kb.Gaussian(1.0), kb.Gaussian(1.0)).fit(X[:40], Z[:40], Z[:20] + 0.5)
+    for more in (lambda: given.partial_fit(X[40:50], Z[40:50]), lambda: given + given):
+        with pytest.raises(ValueError, match="fitted under a prior"):
+            more()
+
+
+def test_exact_fits_and_statistics_do_not_merge():
+    exact = kb.KernelBayesRule(kb.Gaussian(1.0), kb.Gaussian(1.0)).fit(X[:40], Z[:40])
+    with pytest.raises(ValueError, match="same kernels"):
+        exact.merge(kb.KernelBayesRule(rank=5, rng=0).fit(X[:40], Z[:40]))
+
+
+def test_more_pairs_under_a_precomputed_kernel_are_refused():
+    G = kb.Gaussian(1.0)(X[:30])
+    given = kb.KernelBayesRule("precomputed", kb.Gaussian(1.0)).fit(G, Z[:30])
+    with pytest.raises(ValueError, match="fit all at once"):
+        given.partial_fit(G[:5], Z[:5])

@@ -271,6 +271,7 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
         prior = drawn(prior, self.rng)
         element, ratio = prior_under(prior, hidden), None
+        self.under_prior_ = element is not None
         if element is not None:
             if self.method == "importance" and self.ratio != "kulsif":
                 ratio = density_ratio(element, hidden.points, self.kernel_z_, self.ratio,

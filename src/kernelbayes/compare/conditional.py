@@ -140,7 +140,8 @@ def conditional_mmd_test(
     KernelTestResult
         ``effect``: a partial kernel correlation of y and the label. ``witness``: how much each x
         contributes, where the conditional distributions differ. ``details["overlap"]``: mean of
-        4 e(1 - e), one if x has one distribution and zero if the samples share no x.
+        e(1 - e) over that of the label, one if x has one distribution and zero if the samples
+        share no x.
 
     Notes
     -----
@@ -176,7 +177,7 @@ def conditional_mmd_test(
     y = left_over(kernel_y if first.is_vector else first, Y, "Y", candidates)
     t = left_over(Delta(), np.repeat([0, 1], sizes), "the label", candidates)
     e = np.einsum("ij,ij->i", t.R, t.R)  # of both labels: 2 (t - e)^2, on average 2 e (1 - e)
-    overlap = min(1.0, 2.0 * float(e.mean()))
+    overlap = min(1.0, float(e.mean()) * sum(sizes) ** 2 / (2.0 * sizes[0] * sizes[1]))
     if t.how["features"]["noiseless"]:
         warnings.warn(
             "x tells the samples apart: they share no x at which y could be compared, so do not "

@@ -16,12 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, as_vectors
+from kernelbayes.arrays import (
+    Floats,
+    NumericalWarning,
+    Rng,
+    as_array,
+    as_generator,
+    as_vectors,
+)
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult
+from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Delta
 from kernelbayes.kernels.default import columns_of
+from kernelbayes.objects import numbers_of
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.tests import plot_change, plot_drift
 from kernelbayes.points import PointsLike, integer, option, share
@@ -31,8 +40,8 @@ from kernelbayes.tables import Row, Table
 # the chi-square law of random features is accurate (tests/test_compare_level.py has it at 100).
 FEW_ROWS = 2000
 # Features of a column of numbers: a Gaussian kernel of median bandwidth on the line has fewer than
-# 20 eigenvalues above a thousandth of the largest. Landmarks of a column of categories: four for
-# each, so that next to none is missed, and no more than this.
+# 20 eigenvalues above a thousandth of the largest. Landmarks of a column of categories: each of
+# them, or this many of the most frequent.
 LINE_RANK, MOST_LANDMARKS = 32, 200
 # Rows of each table for the joint test. A mean shift of 0.02 deviations is five standard errors.
 JOINT_ROWS = 100_000
@@ -220,10 +229,14 @@ def _columns(table: PointsLike, name: str) -> dict[str, Column]:
 def _typed(column: Column) -> Column:
     if column.dtype.kind in "fiu":
         return column.astype(np.float64)
-    if column.dtype.kind == "O":
-        missing = np.array([v is None or v != v for v in column], dtype=bool)
-        return np.where(missing, "", column.astype(str))
-    return column.astype(str)
+    if column.dtype.kind != "O":
+        return column.astype(str)
+    found = numbers_of(column, "a column")
+    if found.dtype.kind in "fiu":
+        return found.astype(np.float64)
+    # NaN is not equal to itself; whether the NA of pandas is, it does not say.
+    there = [v is not None and isinstance(v == v, bool | np.bool_) and v == v for v in column]
+    return np.where(np.array(there, dtype=bool), column.astype(str), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,9 +258,11 @@ class _Part:
             options |= {"method": "features", "rank": LINE_RANK}
         if self.labels is None:
             return mmd_test(x, y, **options)
-        if options["method"] == "features":
-            options["rank"] = max(2, min(4 * len(self.labels), MOST_LANDMARKS))
-        return mmd_test(x, y, Delta(), **options)
+        if options["method"] != "features":
+            return mmd_test(x, y, Delta(), **options)
+        counts = np.bincount(np.concatenate([x, y]), minlength=len(self.labels))
+        often = np.sort(np.argsort(-counts, kind="stable")[:MOST_LANDMARKS])
+        return mmd_test(x, y, nystrom(Delta(), often, len(often), rng), **options)
 
     def shape(self) -> tuple[Column, Floats, Floats]:
         """Edges of bins (k + 1,) or labels (k,), and the shares (k,) of both tables there."""
@@ -300,13 +315,27 @@ def _coded(name: str, x: Column, y: Column) -> _Part:
 def _complete(
     pairs: Mapping[str, tuple[Column, Column]], rng: np.random.Generator
 ) -> Iterator[dict[str, Column]]:
-    """Rows of each table without empty cells, at most JOINT_ROWS random ones."""
-    for side, name in enumerate("ab"):
+    """Rows of each table without empty cells, at most JOINT_ROWS random ones.
+
+    Where less than half of the rows are complete, empty cells hold the median of their column.
+    """
+    numbers = [key for key, (x, _) in pairs.items() if x.dtype.kind == "f"]
+    empty = [np.any([np.isnan(pairs[key][side]) for key in numbers], axis=0) for side in (0, 1)]
+    if numbers and max(rows.mean() for rows in empty) > 0.5:
+        pairs = {k: _filled(*pair) if k in numbers else pair for k, pair in pairs.items()}
+        empty = [np.zeros_like(rows) for rows in empty]
+    for side, rows in enumerate(empty):
         table = {key: pair[side] for key, pair in pairs.items()}
-        numbers = [column for column in table.values() if column.dtype.kind == "f"]
-        kept = np.flatnonzero(~np.isnan(np.column_stack(numbers)).any(axis=1)) if numbers else None
-        kept = np.arange(len(next(iter(table.values())))) if kept is None else kept
-        check_sizes(2, **{f"{name}, rows without empty cells": len(kept)})
+        n = len(next(iter(table.values())))
+        kept = np.flatnonzero(~rows) if numbers else np.arange(n)
         if len(kept) > JOINT_ROWS:
             kept = np.sort(rng.choice(kept, JOINT_ROWS, replace=False))
         yield {key: column[kept] for key, column in table.items()}
+
+
+def _filled(x: Column, y: Column) -> tuple[Column, Column]:
+    """Column of both tables with the median of both in empty cells; zeros if all are empty."""
+    known = np.concatenate([x, y])
+    known = known[~np.isnan(known)]
+    middle = np.median(known) if len(known) else 0.0
+    return np.where(np.isnan(x), middle, x), np.where(np.isnan(y), middle, y)

@@ -171,6 +171,12 @@ def _spread(own: Floats, tops: Floats) -> float:
 # --- random features -----------------------------------------------------------------------------
 
 
+def _some(points: Points, rng: np.random.Generator) -> Points:
+    """POOL random points at most: tables are often sorted."""
+    n = count(points)
+    return points if n <= POOL else take(points, np.sort(rng.choice(n, POOL, replace=False)))
+
+
 def features(problem: Problem, options: Options) -> Outcome:
     """Distance of mean features (two samples), or size of a cross-covariance (two variables)."""
     two = len(problem.samples) == 2
@@ -180,7 +186,7 @@ def features(problem: Problem, options: Options) -> Outcome:
     rank = integer(rank, "rank", 2)
     maps = []
     for kernel, *variables in zip(problem.kernels, *problem.samples, strict=True):
-        pool = reduce(concatenate, (take(points, slice(0, POOL)) for points in variables))
+        pool = reduce(concatenate, (_some(points, options.rng) for points in variables))
         maps.append(cheap_features(kernel, pool, rank, options.rng))
     groups = min(GROUPS, *(n if two else n // 2 for n in problem.sizes))
     sums = np.stack([moments(maps, sample, groups) for sample in problem.samples])

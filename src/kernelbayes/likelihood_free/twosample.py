@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neural_network import MLPClassifier
 
-from kernelbayes.arrays import Floats, Rng, as_generator
+from kernelbayes.arrays import Floats, Rng, as_generator, is_frame
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike
@@ -158,7 +158,9 @@ def c2st(
     """
     rng = as_generator(rng)
     m = integer(n_draws, "n_draws")
-    parts = [draws_of(s, m if hasattr(s, "sample") else None, rng) for s in (a, b)]
+    # A frame of pandas has a method of this name, but it is a sample itself.
+    both = ((s, hasattr(s, "sample") and not is_frame(s)) for s in (a, b))
+    parts = [draws_of(s, m if drawn else None, rng) for s, drawn in both]
     n, d = min(map(len, parts)), parts[0].shape[1]
     if parts[1].shape[1] != d:
         raise ValueError(f"the samples have {d} and {parts[1].shape[1]} columns")

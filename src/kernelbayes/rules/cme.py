@@ -110,9 +110,13 @@ class ConditionalEmbedding(Merging):
             raise ValueError("this ConditionalEmbedding is not fitted yet; call fit(X, Z) first")
         return self._fitted
 
-    n = property(lambda self: self.conditional_.n, doc="Number of training pairs.")
-    X_ = property(lambda self: self.conditional_.inputs.points, doc="Training points of x.")
-    Z_ = property(lambda self: self.conditional_.outputs.points, doc="Training points of z.")
+    @property
+    def n(self) -> int:
+        """Number of training pairs."""
+        return self.conditional_.n if self.statistics_ is None else self.statistics_.n
+
+    X_ = property(lambda self: self.conditional_.inputs.points, doc="Training points of x kept.")
+    Z_ = property(lambda self: self.conditional_.outputs.points, doc="Training points of z kept.")
     kernel_x_ = property(lambda self: self.conditional_.inputs.kernel, doc="Kernel on x.")
     kernel_z_ = property(lambda self: self.conditional_.outputs.kernel, doc="Kernel on z.")
     ridge_ = property(lambda self: self.conditional_.ridge, doc="The ridge in use.")

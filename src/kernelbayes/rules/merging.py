@@ -72,6 +72,7 @@ class Merging:
             return self.fit(X, Z)
         if Z is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        self._check_prior()
         X, Z = (
             in_order(A, v.names, name, by_name=v.kernel.by_name)
             for A, v, name in zip((X, Z), found, "XZ", strict=True)
@@ -82,6 +83,8 @@ class Merging:
         if statistics is not None:
             more = Statistics.of(X, Z, statistics.basis, statistics.kept.limit, self._seed)
             return self._restored(statistics + more)
+        if any(isinstance(getattr(self, name, None), str) for name in ("kernel_x", "kernel_z")):
+            raise ValueError("a precomputed kernel knows its training points only; fit all at once")
         new = found[0].kernel.points(X, "X"), found[1].kernel.points(Z, "Z")
         joined = [concatenate(v.points, more) for v, more in zip(found, new, strict=True)]
         x, z = self._variables(joined[0], joined[1], copy=False)
@@ -95,10 +98,22 @@ class Merging:
         mine, others = self._learned(), other._learned() if type(other) is type(self) else None
         if mine is None or others is None:
             raise ValueError(f"merge needs two fitted estimators of one class, got {other!r}")
+        self._check_prior()
+        other._check_prior()
         a, b = self._statistics(), other._statistics()
+        if (a is None) != (b is None):
+            raise ValueError("merge needs the same kernels: one of these has finite features")
         if a is not None and b is not None:
             return copy(self)._restored(a + b)
         return copy(self).partial_fit(others[0].points, others[1].points)
+
+    def _check_prior(self) -> None:
+        """Raise if a prior is in force, which sums over more pairs would not be under."""
+        if getattr(self, "under_prior_", False):
+            raise ValueError(
+                "this was fitted under a prior, to which more pairs cannot be added; add them to a "
+                "fit without one, then ask posterior(x, prior=prior), or fit all pairs at once"
+            )
 
     def __add__(self, other: Self) -> Self:
         """Return ``merge(other)``."""

@@ -42,20 +42,20 @@ class Source:
         return isinstance(self.batches, Iterator)
 
     def first(self) -> tuple[Pair, Source]:
-        """First batch, and a source that still has it."""
+        """First batch with rows, and a source that still has it."""
         rest = iter(self.batches)
-        try:
-            pair = next(rest)
-        except StopIteration:
-            raise ValueError("there are no pairs to learn from: the source is empty") from None
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            what = type(pair).__name__
-            raise TypeError(f"batches must be pairs (X, Z), got a {what}; yield (X, Z)")
-        return pair, Source(chain([pair], rest)) if self.once else self
+        for pair in rest:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                what = type(pair).__name__
+                raise TypeError(f"batches must be pairs (X, Z), got a {what}; yield (X, Z)")
+            if len(pair[0]):
+                return pair, Source(chain([pair], rest)) if self.once else self
+        raise ValueError("there are no pairs to learn from: the source is empty")
 
     def reduce(self, partial: Callable[..., T], **options: object) -> T:
         """Sum of ``partial(X, Z, **options)`` over all batches."""
-        return reduce(add, (partial(X, Z, **options) for X, Z in self.batches))
+        found = reduce(_joined, (_some(partial, X, Z, options) for X, Z in self.batches))
+        return _known(found)
 
 
 @dataclass(frozen=True)
@@ -65,23 +65,40 @@ class Blocks(Source):
     client: Any = field(default=None, kw_only=True)
 
     def first(self) -> tuple[Pair, Source]:
-        """First block, computed."""
+        """First block with rows, computed."""
         import dask
 
-        return dask.compute(*next(iter(self.batches))), self
+        blocks = (dask.compute(*block) for block in self.batches)
+        return _known(next((pair for pair in blocks if len(pair[0])), None)), self
 
     def reduce(self, partial: Callable[..., T], **options: object) -> T:
         """Sum over all blocks; nothing but the sum comes back."""
         from dask import compute, delayed
 
-        parts = [delayed(partial)(X, Z, **options) for X, Z in self.batches]
+        parts = [delayed(_some)(partial, X, Z, options) for X, Z in self.batches]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
             odd = parts[-1:] if len(parts) % 2 else []
-            parts = [delayed(add)(a, b) for a, b in pairs] + odd
+            parts = [delayed(_joined)(a, b) for a, b in pairs] + odd
         if self.client is not None:
-            return self.client.compute(parts[0]).result()  # type: ignore[no-any-return]
-        return compute(parts[0])[0]  # type: ignore[no-any-return]
+            return _known(self.client.compute(parts[0]).result())  # type: ignore[no-any-return]
+        return _known(compute(parts[0])[0])  # type: ignore[no-any-return]
+
+
+def _some(partial: Callable[..., T], X: Any, Z: Any, options: dict[str, object]) -> T | None:
+    """Partial of a batch; None for one without rows."""
+    return partial(X, Z, **options) if len(X) else None
+
+
+def _joined(a: T | None, b: T | None) -> T | None:
+    """Sum of two partials, either of which may be of no rows."""
+    return b if a is None else a if b is None else add(a, b)
+
+
+def _known(found: T | None) -> T:
+    if found is None:
+        raise ValueError("there are no pairs to learn from: all batches are empty")
+    return found
 
 
 @dataclass(frozen=True)

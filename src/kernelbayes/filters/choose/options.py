@@ -116,11 +116,13 @@ class Challenge:
         if errors[k] > HOPELESS * best.score:
             return
         free = self._free("memory")
+        square = 2 if self.races.model.method == "original" else 1
+        ridge = WITHOUT_MEMORY[0] ** square if isinstance(self.given["ridge"], str) else at["ridge"]
         for kernel in self.estimates:
             new = {**at, "features": "regression", "lags": k, "kernel_x": kernel}
             yield new
             if free and at["memory"] > 0.0:
-                yield {**new, "memory": 0.0, "ridge": WITHOUT_MEMORY[0]}
+                yield {**new, "memory": 0.0, "ridge": ridge}
 
     def _exponents(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)
