@@ -243,7 +243,7 @@ class Precomputed(FiniteKernel):
 
     @property
     def rank(self) -> int:
-        """Number of features: that of the Gram matrix."""
+        """Rank of the Gram matrix."""
         return len(self.pivoted[0])
 
     def _rows(self, X: Points) -> Array:

@@ -196,7 +196,7 @@ class Kernel(ABC):
         return self._paired(points, other)
 
     def similarity(self, K: Array, X: Points, Y: Points) -> Array:
-        """Largest |k(x, y)| / sqrt(k(x, x) k(y, y)) of each row of K (m, n), shape (m,)."""
+        """Largest ``abs(k(x, y))`` / sqrt(k(x, x) k(y, y)) of each row of K (m, n), shape (m,)."""
         xp = namespace(K)
         norm_x, norm_y = (xp.sqrt(self._diag(points)) for points in (X, Y))
         # Where a norm is zero so is K: dividing by one leaves it.
