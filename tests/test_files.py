@@ -20,9 +20,9 @@ import kernelbayes as kb
 import old_files
 
 # The pairs are no sequence, so that smoothing gains nothing, and says so.
-pytestmark = pytest.mark.filterwarnings("ignore::kernelbayes.NumericalWarning")
-
-
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*smoothing gains nothing:kernelbayes.NumericalWarning"
+)
 OLD = sorted(old_files.FOLDER.glob("*/*.kb"))
 
 

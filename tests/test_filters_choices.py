@@ -42,8 +42,7 @@ def errors_with_and_without(monkeypatch, make, seed, budget):
 def test_useless_columns_are_weighed_down(monkeypatch):
     pairs = [errors_with_and_without(monkeypatch, circling, seed, 8) for seed in (1, 2, 3)]
     own, alike = np.mean(pairs, axis=0)
-    # The ratio was 0.71 over six recordings, its deviation 0.08: four standard errors of three.
-    assert own < 0.9 * alike
+    assert own < 0.8 * alike  # over 15 recordings the ratio was 0.66, its deviation 0.08
 
 
 @pytest.mark.slow
