@@ -108,6 +108,85 @@ def test_single_precision_is_close_to_double(options):
     assert np.sqrt(np.mean((found - expected) ** 2)) < 0.03
 
 
+def doubly(z, rng, control=None):
+    """A random walk that computes in doubles, whatever it is given."""
+    return np.asarray(z, dtype=float) + 0.2 * rng.normal(size=z.shape)
+
+
+KERNELS = {f"kernel_{name}": kb.Gaussian(0.7) for name in "xzu"}
+GIVEN = {**RIDGES, **KERNELS, "back_ridge": 0.1}
+PRECISE = {
+    "automatic": {"back_ridge": 0.1, "rng": 0},
+    "rank": {"rank": 25, **GIVEN},
+    "shift": {"transition": "shift", **GIVEN},
+    "tiny ridge": {"method": "original", **GIVEN, "ridge": 1e-10},
+    "regression": {"features": "regression", "lags": 3, **GIVEN},
+    "both": {"features": "both", "lags": 2, **GIVEN},
+    "velocity": {"order": 2, **GIVEN},
+    "ratio": {"ratio": "ulsif", **GIVEN},
+    "prior": {"initial": Z[:20].astype(np.float32), **GIVEN},
+}
+SINGLE = (np.float32, np.float32)
+each_precision = pytest.mark.parametrize(
+    "types",
+    [(np.float32, np.float64), (np.float64, np.float32), SINGLE],
+    ids=["x", "z", "both"],
+)
+
+
+def answers(model, X, *controls):
+    """Everything that sums over the training sample, at every step."""
+    beliefs = model.filter(X, *controls)
+    yield from (beliefs.mean(), beliefs.std(), model.smooth(X, *controls).mean())
+    state = model.start()
+    for t in range(3):
+        state, _ = model.step(state, X[t], *(c[t] for c in controls))
+    yield state.belief.mean()
+
+
+def assert_same(model, types, new=HOLES, controls=()):
+    """Assert that singles give what the same numbers as doubles give, but for the last rounding."""
+    new, x, z, *u = (a.astype(np.float32) for a in (new, X, Z, *controls))
+    now = [part[: len(new)] for part in u]
+    exact = model.fit(*(a.astype(float) for a in (x, z, *u)))
+    wanted = list(answers(exact, *(a.astype(float) for a in (new, *now))))
+    model.fit(x.astype(types[0]), z.astype(types[1]), *u)
+    for a, b in zip(answers(model, new.astype(types[0]), *now), wanted, strict=True):
+        assert a.dtype == types[1]
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 if types[1] == np.float32 else 1e-12)
+
+
+@each_precision
+def test_singles_are_summed_as_doubles(types):
+    assert_same(kb.KernelBayesFilter(**GIVEN), types)
+    assert_same(kb.KernelBayesFilter(**GIVEN), types, NEW, [U])
+
+
+@pytest.mark.parametrize("options", PRECISE.values(), ids=list(PRECISE))
+def test_singles_are_summed_as_doubles_under_every_option(options):
+    assert_same(kb.KernelBayesFilter(**options), SINGLE)
+
+
+@each_precision
+@pytest.mark.parametrize("method", ["importance", "original"])
+def test_singles_are_summed_as_doubles_by_the_monte_carlo_filter(method, types):
+    assert_same(kb.KernelMonteCarloFilter(doubly, Z, method=method, rng=0), types)
+
+
+def test_singles_are_summed_as_doubles_by_a_learned_transition():
+    assert_same(kb.KernelMonteCarloFilter(rng=0), SINGLE)
+
+
+@pytest.mark.parametrize("features", ["raw", "regression"])
+def test_times_as_states_keep_their_digits(features):
+    """Seconds since 1970 are near 1.7e9, where singles come in steps of 128."""
+    x, new = X.astype(np.float32), NEW.astype(np.float32)
+    model = kb.KernelBayesFilter(**GIVEN, features=features)
+    wanted = model.fit(x.astype(float), 1.7e9 + Z).filter(new.astype(float)).mean()
+    found = model.fit(x, 1.7e9 + Z).filter(new).mean()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)  # 1.7e9 has an epsilon of 2e-7
+
+
 # --- frames --------------------------------------------------------------------------------------
 
 

@@ -505,3 +505,15 @@ def test_checks_need_data():
     theta = normal(8, 40, 2)
     with pytest.raises(ValueError, match="x has no numbers"):
         kb.sbc(lambda x, m, rng: rng.normal(size=(m, 2)), theta=theta, x=np.empty((40, 0)), rng=0)
+
+
+@pytest.mark.parametrize("outlier", [1e80, 1e150])
+@pytest.mark.parametrize("d", [1, 3])
+def test_an_outlier_among_responses_does_not_overflow_the_choice_of_a_kernel(outlier, d):
+    """The losses of candidates are squares, and their variance has fourth powers."""
+    x, z = normal(60, 40, d), normal(61, 40, 1)
+    z[7] = outlier
+    model = kb.KernelBayesRule(ridge=1e-3, prior_ridge=1e-3).fit(x, z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kb.NumericalWarning)
+        assert np.isfinite(model.predict(x[:3])).all()

@@ -25,7 +25,15 @@ from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace, threads_for
+from kernelbayes.arrays import (
+    Array,
+    NumericalWarning,
+    Rng,
+    as_generator,
+    namespace,
+    threads_for,
+    widened,
+)
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
@@ -45,12 +53,12 @@ from kernelbayes.filters.model import (
     rule_of,
     state_gram,
 )
-from kernelbayes.filters.sequences import Training, join, names_of, read
+from kernelbayes.filters.sequences import Part, Training, join, names_of, read
 from kernelbayes.filters.step import normalised
 from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count, integer, option, take
+from kernelbayes.points import PointsLike, count, doubled, integer, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
 from kernelbayes.rules.variable import Variable
@@ -214,7 +222,8 @@ class KernelBayesFilter(Filter):
         data = join(parts)
         if data.controls is not None and self.transition == "shift":
             raise ValueError("transition='shift' knows no controls; use 'operator'")
-        self.choice_ = choose(self, parts)
+        fine = [Part(*map(doubled, (s.X, s.Z, s.controls))) for s in parts]
+        self.choice_ = choose(self, fine)
         chosen = self.choice_.arguments
         self.order_, self.features_ = chosen["order"], chosen["features"]
         known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
@@ -229,7 +238,7 @@ class KernelBayesFilter(Filter):
         )
         try:
             with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank_ or 300)):
-                self._learn(data, encode(self, parts, known))
+                self._learn(data, encode(self, fine, known))
         except MemoryError as error:
             raise MemoryError(
                 f"{count(self.Z_)} training rows do not fit in memory with rank={self.rank_}; give "
@@ -239,14 +248,14 @@ class KernelBayesFilter(Filter):
 
     def _learn(self, data: Training, seen: Encoded) -> None:
         rng = as_generator(self.rng)
-        Z, kernel_z = self.Z_, self.kernel_z_
+        Z, kernel_z = doubled(self.Z_), self.kernel_z_
         if self.order_ == 2:
             Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
         L = state_gram(kernel_z, Z, self.rank_, rng).factor
         controlled = None
         if data.controls is not None:
             self.kernel_u_ = self.choice_.arguments["kernel_u"]
-            U = self.kernel_u_.points(data.controls, "controls")
+            U = doubled(self.kernel_u_.points(data.controls, "controls"))
             controlled = Controlled.learn(
                 kernel_z, self.kernel_u_, Z, data.source, U,
                 self.transition_ridge_, self.rank_, rng,
@@ -309,12 +318,13 @@ class KernelBayesFilter(Filter):
             _check_initial(initial)
             return namespace(L).ones_like(L[:, 0]) / n
         if isinstance(initial, Embedding) and initial.points is self.Z_:
-            weights = initial.weights
+            weights = widened(initial.weights)
         else:
-            on = Variable(self.Z_, self.kernel_z_, self.names_z_)
+            Z = doubled(self.Z_)
+            on = Variable(Z, self.kernel_z_, self.names_z_)
             element = prior_under(initial, on) or prior_element(None, on)
             states = ConditionalEmbedding(self.kernel_z_, self.kernel_z_, self.prior_ridge_)
-            weights = states.fit(self.Z_, self.Z_, copy=False).apply(element)
+            weights = states.fit(Z, Z, copy=False).apply(element)
         result = normalised(weights)
         if result is None:
             raise ValueError("the prior has no mass on the training states; is it in their units?")

@@ -38,7 +38,7 @@ from kernelbayes.filters.told import observations_or_any, told
 from kernelbayes.filters.update import Seen, prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count, integer, own, take
+from kernelbayes.points import Points, PointsLike, count, doubled, integer, own, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.search import progress_bar
 
@@ -78,8 +78,8 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
             getattr(self, "features_", "raw") == "regression"
         ):  # then kernel_x is not on observations
             kernel_x = None
-        self.kernel_x_ = default_kernel(X) if kernel_x is None else kernel_x
-        self.kernel_z_ = default_kernel(Z, "Z") if kernel_z is None else kernel_z
+        self.kernel_x_ = default_kernel(doubled(X)) if kernel_x is None else kernel_x
+        self.kernel_z_ = default_kernel(doubled(Z), "Z") if kernel_z is None else kernel_z
         self.Z_ = self.kernel_z_.points(Z, "Z")
         if count(X) == count(self.Z_):
             X = filled_by_state(X, known, self.Z_, self.kernel_z_)

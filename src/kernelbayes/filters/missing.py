@@ -115,7 +115,7 @@ def split_missing(X: Points) -> tuple[Points, Bools | None]:
         return X, None
     if not known.reshape(len(X), -1).any(axis=0).all():
         raise ValueError("a coordinate of X is missing in every training observation; drop it")
-    means = np.nanmean(values, axis=0)
+    means = np.nanmean(values, axis=0, dtype=np.float64)
     return like(np.where(known, values, means), X), known.reshape(len(values), -1)
 
 

@@ -3,7 +3,8 @@ r"""What a filter has learned: how states move (:class:`Dynamics`), and what the
 With features L (n, r) of the training states, a belief sum_i w_i phi(z_i) is the vector L^T w, and
 every operator on states is an (r, r) matrix between two such vectors. For an exact kernel L is a
 pivoted Cholesky factor to working precision, often far narrower than n. With controls the
-transition operator acts on pairs (z, u) under the product kernel.
+transition operator acts on pairs (z, u) under the product kernel. All of it is in double precision:
+what is summed here over the sample, and again at every step, would lose the digits of singles.
 
 These are plain values; :mod:`kernelbayes.filters.step` computes with them.
 """
@@ -32,7 +33,7 @@ from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, count, integer, option, positive, share, take
+from kernelbayes.points import Points, count, doubled, integer, option, positive, share, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.support import usual_support
@@ -110,7 +111,7 @@ class Dynamics:
             return None
         if control is None:
             raise ValueError("this filter was fitted with controls: give the control of each step")
-        return self.controlled.kernel_u.points(control, "control")
+        return doubled(self.controlled.kernel_u.points(control, "control"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +243,9 @@ def state_gram(
 ) -> Gram:
     """Gram matrix of states through features: of a given rank, or exact to rounding.
 
-    Of a rank they are Nystrom's, or those of a pivoted Cholesky factor.
+    Of a rank they are Nystrom's, or those of a pivoted Cholesky factor. Computed from doubles.
     """
+    Z = doubled(Z)
     if rank is not None:
         return Gram.of(kernel, Z, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
     return Gram.of(kernel, Z, rank=count(Z), tol=EXACT, rng=rng, extend=True)
@@ -252,7 +254,8 @@ def state_gram(
 def observation_gram(
     kernel: Kernel, X: Points, rank: int | None, rng: Rng, pivoted: bool = False
 ) -> Gram:
-    """Gram matrix of observations, through features if a rank is given or few are exact."""
+    """Gram matrix of observations as doubles, by features if a rank is given or few are exact."""
+    X = doubled(X)
     if rank is not None:
         return Gram.of(kernel, X, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
     most = int(WORTHWHILE * count(X))

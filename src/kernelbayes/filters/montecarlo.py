@@ -59,7 +59,7 @@ from kernelbayes.filters.sequences import (
 from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, PointsLike, count, integer, option
+from kernelbayes.points import Points, PointsLike, count, doubled, integer, option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
@@ -239,7 +239,8 @@ class KernelMonteCarloFilter(Filter):
     ) -> None:
         n = count(self.Z_)
         pivoted = self.low_rank == "cholesky"
-        gram = state_gram(self.kernel_z_, self.Z_, self.rank, rng, pivoted)
+        X, Z = doubled(self.X_), doubled(self.Z_)
+        gram = state_gram(self.kernel_z_, Z, self.rank, rng, pivoted)
         states, L = gram.kernel or self.kernel_z_, gram.factor
         timed = "t" in inspect.signature(self.transition_).parameters
         mover = Mover(self.transition_, self.kernel_z_, seed, timed, self.names_z_)
@@ -254,13 +255,13 @@ class KernelMonteCarloFilter(Filter):
                 "it needs a control as well, give fit(X, Z, controls)"
             ) from error
         self.prior_ridge_ = (
-            ConditionalEmbedding(states, states, "loo").fit(self.Z_, moved, copy=False).ridge_
+            ConditionalEmbedding(states, states, "loo").fit(Z, moved, copy=False).ridge_
             if self.prior_ridge == "loo"
             else check_ridge(self.prior_ridge)
         )
         operator, everywhere = inverse_ridge(L, self.prior_ridge_), np.arange(n)
         self.moves_ = Moves(
-            mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, self.Z_),
+            mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, Z),
             integer(self.particles or n, "particles"), self.threshold, integer(self.picks, "picks"),
             self.resampling, ratio_of(self), self.literal,
         )  # fmt: skip
@@ -270,13 +271,13 @@ class KernelMonteCarloFilter(Filter):
         )  # fmt: skip
         if self.ridge == "loo":
             weights = like(np.full(n, 1.0 / n), L)
-            x, z = Variable(self.X_, self.kernel_x_), Variable(self.Z_, self.kernel_z_)
+            x, z = Variable(X, self.kernel_x_), Variable(Z, self.kernel_z_)
             ridge = choose_ridge(x, z, weights, "importance")
             if self.method == "original":  # steady over many steps
                 ridge = max(ridge, 10.0 * LEAST_ORIGINAL) ** 2
         else:
             ridge = check_ridge(self.ridge)
-        gram = observation_gram(self.kernel_x_, self.X_, self.rank, rng, pivoted)
+        gram = observation_gram(self.kernel_x_, X, self.rank, rng, pivoted)
         self.observations_ = Observations(
             gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True), self.rank
         )
@@ -297,7 +298,7 @@ class KernelMonteCarloFilter(Filter):
         if callable(initial) and not isinstance(initial, MeanElement):
             seed = self.moves_.mover.seed
             initial = initial(self.moves_.particles, np.random.default_rng([seed, 0]))
-        element = prior_under(initial, Variable(self.Z_, self.kernel_z_, self.names_z_))
+        element = prior_under(initial, Variable(doubled(self.Z_), self.kernel_z_, self.names_z_))
         if not isinstance(element, Embedding):
             raise TypeError(f"initial states must be points, got {type(initial).__name__}")
         gamma = self.moves_.weigh(element.points, element.weights)

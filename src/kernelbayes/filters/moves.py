@@ -16,7 +16,16 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_doubles, as_vectors, like, namespace, total
+from kernelbayes.arrays import (
+    Array,
+    Floats,
+    as_doubles,
+    as_vectors,
+    like,
+    namespace,
+    total,
+    widened,
+)
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.sequences import Training
@@ -25,7 +34,16 @@ from kernelbayes.filters.update import Ratio
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Names, Points, PointsLike, concatenate, count, in_order, take
+from kernelbayes.points import (
+    Names,
+    Points,
+    PointsLike,
+    concatenate,
+    count,
+    doubled,
+    in_order,
+    take,
+)
 from kernelbayes.rules.support import nearest_similarity
 from kernelbayes.select.regression import Regression, regress
 
@@ -60,7 +78,7 @@ class Mover:
     def __call__(
         self, Z: Points, control: Points | None, t: int, use: Literal["learn", "predict", "smooth"]
     ) -> Points:
-        """Move each of some states once."""
+        """Move each of some states once; the transition gets them as they were given to fit."""
         rng = np.random.default_rng([self.seed, ("learn", "predict", "smooth").index(use), t])
         known = {"t": t} if self.timed else {}
         if control is not None:
@@ -72,7 +90,7 @@ class Mover:
                 f"transition must return one state per state, got {count(moved)} for {count(Z)}"
             )
         moved = in_order(moved, self.names, "transition(z, rng)", by_name=self.kernel.by_name)
-        return self.kernel.points(moved, "transition(z, rng)")
+        return doubled(self.kernel.points(moved, "transition(z, rng)"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +126,11 @@ class Moves:
         return cut_off(raw) if gamma is None else gamma
 
     @cached_property
+    def _fine(self) -> Points:
+        """Training states as doubles; transitions get them as they are."""
+        return doubled(self.Z)
+
+    @cached_property
     def _usual_mass(self) -> float:
         """Sum of the weights of a sample that lies on the training states: themselves."""
         mean = total(self.features, axis=0) / self.features.shape[0]
@@ -117,7 +140,7 @@ class Moves:
         """Share of a sample, of some of it, further from any training state than is usual."""
         m, w = count(points), np.abs(as_doubles(weights))
         some = np.unique(np.linspace(0, m - 1, min(m, LOOKED_AT_PARTICLES)).astype(int))
-        near = as_doubles(nearest_similarity(self.mover.kernel, take(points, some), self.Z))
+        near = as_doubles(nearest_similarity(self.mover.kernel, take(points, some), self._fine))
         return float(w[some] @ (near < self._usual_support)) / max(float(w[some].sum()), 1e-300)
 
     @cached_property
@@ -127,7 +150,7 @@ class Moves:
         Twice the distance is, for a Gaussian kernel, the fourth power of the similarity.
         """
         chosen = loo_subset(count(self.Z), SUPPORT_STATES)
-        K = as_doubles(self.mover.kernel(take(self.Z, chosen), self.Z))
+        K = as_doubles(self.mover.kernel(take(self._fine, chosen), self._fine))
         K = K / np.sqrt(np.outer(self.rows.diag[chosen], self.rows.diag) + np.finfo(float).tiny)
         K[np.arange(len(chosen)), chosen] = 0.0
         return float(np.quantile(K.max(axis=1), 0.01)) ** 4
@@ -184,7 +207,7 @@ class Learned:
             raise ValueError(f"the transition was learned with {p} controls, got {len(u)}")
         U = (np.hstack([Z, np.tile(u, (len(Z), 1))]) - self.centre) / self.spread
         noise = self.residuals[rng.integers(len(self.residuals), size=len(Z))]
-        return like(Z + self.regression(U) * self.unit + self.middle + noise, z)
+        return like(Z + self.regression(U) * self.unit + self.middle + noise, widened(z))
 
     @classmethod
     def from_sequences(cls, data: Training, kernel: Kernel, rng: np.random.Generator) -> Learned:

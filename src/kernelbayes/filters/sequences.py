@@ -24,6 +24,7 @@ from kernelbayes.points import (
     column_names,
     concatenate,
     count,
+    doubled,
     frame_columns,
     in_order,
     own,
@@ -303,7 +304,7 @@ def acting(
     named = kernel is not None and kernel.by_name
     controls = in_order(controls, names, "controls", by_name=named)
     U = into_steps(as_points(controls, kernel), length)
-    return U if kernel is None or U is None else kernel.points(U, "controls")
+    return U if kernel is None or U is None else doubled(kernel.points(U, "controls"))
 
 
 def each_sequence(

@@ -27,7 +27,16 @@ from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, in_order, option, row_in_order, take
+from kernelbayes.points import (
+    Points,
+    PointsLike,
+    count,
+    doubled,
+    in_order,
+    option,
+    row_in_order,
+    take,
+)
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import nearest_similarity
@@ -94,7 +103,7 @@ def _row(model: Filter, x: PointsLike) -> Points:
 
 def _seen(observations: Observations, point: Points) -> Seen:
     """One point of the observation model's space made ready."""
-    point = observations.exact.points(point, "x")
+    point = doubled(observations.exact.points(point, "x"))
     observations.exact.check_pair(point, observations.X)
     columns, support = evaluate(observations, point)
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
@@ -104,15 +113,15 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
     observations = model.observations_
     whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
     if whole:  # as usual: no search for what is missing
-        point = x[None, ...]
+        point = x[None, ...].astype(np.float64, copy=False)
     else:
         found = present(observations, _row(model, x))
         if found is None:
             return Seen()
         observations, point = found
     X = observations.X
-    if not (whole and observations.plain and x.shape == X.shape[1:] and x.dtype == X.dtype):
-        point = observations.exact.points(point, "x")
+    if not (whole and observations.plain and x.shape == X.shape[1:]):
+        point = doubled(observations.exact.points(point, "x"))
         observations.exact.check_pair(point, X)
     columns, support = evaluate(observations, point)
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
@@ -146,7 +155,7 @@ def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
     complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
     seen = [Seen()] * len(masks)
     if complete:
-        points = whole.exact.points(take(X, complete), "X")
+        points = doubled(whole.exact.points(take(X, complete), "X"))
         whole.exact.check_pair(points, whole.X)
         for rows in row_blocks(len(complete), count(whole.X)):
             columns, support = evaluate(whole, take(points, rows))
@@ -156,7 +165,7 @@ def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
         found = present(whole, take(X, [t]), masks[t])
         if found is not None:
             part, point = found
-            column, support = evaluate(part, part.exact.points(point, "X"))
+            column, support = evaluate(part, doubled(part.exact.points(point, "X")))
             seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
     return seen
 
@@ -194,7 +203,7 @@ def ratio_of(model: Filter) -> Ratio | None:
         raise ValueError(
             f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
         )
-    return Ratio(method, model.kernel_z_, model.Z_, model.prior_ridge_)
+    return Ratio(method, model.kernel_z_, doubled(model.Z_), model.prior_ridge_)
 
 
 def on_sample(dynamics: Dynamics, W: Array) -> Array:

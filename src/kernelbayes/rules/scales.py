@@ -114,6 +114,7 @@ class _Tried(NamedTuple):
     def beaten_by(self, other: _Tried, errors: float = 1.0) -> bool:
         """Whether another is better by more than so many standard errors of the difference."""
         worse = self.losses - other.losses
+        worse = worse / max(float(np.abs(worse).max()), np.finfo(float).tiny)  # squares fit
         return bool(worse.mean() > errors * worse.std() / np.sqrt(len(worse)))
 
 

@@ -33,6 +33,7 @@ from kernelbayes.arrays import (
     like,
     namespace,
     to_numpy,
+    widened,
 )
 from kernelbayes.gram import EXACT, Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
@@ -65,12 +66,12 @@ def check_lags(lags: Lags) -> int:
 
 
 def as_rows(X: PointsLike, what: str = "lags", name: str = "X") -> Array:
-    """Vectors (T, d) of floats, in which NaN may stay; a TypeError says what needs them."""
+    """Vectors (T, d) of doubles, in which NaN may stay; a TypeError says what needs them."""
     numeric = is_array_api_obj(X) and not (isinstance(X, np.ndarray) and X.dtype.kind not in "fiub")
     if isinstance(X, Mapping) or not numeric or X.ndim > 2:
         raise TypeError(f"{what} needs {name} to be vectors of numbers, an array (T, d)")
     xp = namespace(X)
-    X = X if xp.isdtype(X.dtype, "real floating") else as_floats(X, name)
+    X = widened(X if xp.isdtype(X.dtype, "real floating") else as_floats(X, name))
     return X[:, None] if X.ndim == 1 else X
 
 
