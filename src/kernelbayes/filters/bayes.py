@@ -25,15 +25,7 @@ from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    Rng,
-    as_generator,
-    namespace,
-    threads_for,
-    widened,
-)
+from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
@@ -318,7 +310,7 @@ class KernelBayesFilter(Filter):
             _check_initial(initial)
             return namespace(L).ones_like(L[:, 0]) / n
         if isinstance(initial, Embedding) and initial.points is self.Z_:
-            weights = widened(initial.weights)
+            weights = doubled(initial.weights)
         else:
             Z = doubled(self.Z_)
             on = Variable(Z, self.kernel_z_, self.names_z_)

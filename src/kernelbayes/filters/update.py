@@ -101,10 +101,11 @@ def _row(model: Filter, x: PointsLike) -> Points:
     return as_row(row_in_order(x, model.names_x_, by_name=kernel.by_name), kernel)
 
 
-def _seen(observations: Observations, point: Points) -> Seen:
+def _seen(observations: Observations, point: Points, checked: bool = False) -> Seen:
     """One point of the observation model's space made ready."""
-    point = doubled(observations.exact.points(point, "x"))
-    observations.exact.check_pair(point, observations.X)
+    if not checked:
+        point = doubled(observations.exact.points(point, "x"))
+        observations.exact.check_pair(point, observations.X)
     columns, support = evaluate(observations, point)
     return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
 
@@ -119,12 +120,8 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
         if found is None:
             return Seen()
         observations, point = found
-    X = observations.X
-    if not (whole and observations.plain and x.shape == X.shape[1:]):
-        point = doubled(observations.exact.points(point, "x"))
-        observations.exact.check_pair(point, X)
-    columns, support = evaluate(observations, point)
-    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+    checked = whole and observations.plain and x.shape == observations.X.shape[1:]
+    return _seen(observations, point, checked)
 
 
 def prepare(
@@ -164,9 +161,7 @@ def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
     for t in sorted(set(range(len(masks))) - set(complete)):
         found = present(whole, take(X, [t]), masks[t])
         if found is not None:
-            part, point = found
-            column, support = evaluate(part, doubled(part.exact.points(point, "X")))
-            seen[t] = Seen(part, column[:, 0], float(to_numpy(support)[0]))
+            seen[t] = _seen(*found)
     return seen
 
 
