@@ -120,8 +120,8 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
         if found is None:
             return Seen()
         observations, point = found
-    checked = whole and observations.plain and x.shape == observations.X.shape[1:]
-    return _seen(observations, point, checked)
+    plain = whole and observations.plain and x.shape == observations.X.shape[1:]
+    return _seen(observations, point, checked=bool(plain))
 
 
 def prepare(

@@ -19,6 +19,7 @@ from kernelbayes.arrays import Array, Rng, as_array
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram.loo import LOO_POINTS
 from kernelbayes.points import PointsLike, concatenate, count, in_order, take
+from kernelbayes.rules.scales import KernelLike
 from kernelbayes.rules.variable import Variable, checked_pairs
 from kernelbayes.scale.sources import Source, names_of
 from kernelbayes.scale.statistics import Basis, Kept, Statistics, Tilt
@@ -36,6 +37,8 @@ KEPT_PER_FEATURE = 4
 class Merging:
     """Estimator of pairs that learns from parts of them."""
 
+    kernel_x: KernelLike = None
+    kernel_z: KernelLike = None
     statistics_: Statistics | None = None
     rank: int | None = None
     rng: Rng = None
@@ -83,7 +86,7 @@ class Merging:
         if statistics is not None:
             more = Statistics.of(X, Z, statistics.basis, statistics.kept.limit, self._seed)
             return self._restored(statistics + more)
-        if any(isinstance(getattr(self, name, None), str) for name in ("kernel_x", "kernel_z")):
+        if "precomputed" in (self.kernel_x, self.kernel_z):
             raise ValueError("a precomputed kernel knows its training points only; fit all at once")
         new = found[0].kernel.points(X, "X"), found[1].kernel.points(Z, "Z")
         joined = [concatenate(v.points, more) for v, more in zip(found, new, strict=True)]
