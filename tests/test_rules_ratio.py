@@ -1,11 +1,13 @@
 """Density ratios: formulas, leave-one-out against refitting, bounds, and use in Bayes' rule."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kernelbayes as kb
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.rules.kulsif import RELATIVE, kulsif_scores
 from oracles import kulsif_formula
 
@@ -235,6 +237,36 @@ def test_pluggable_into_bayes_rule(method, form):
     # Equal up to rounding; conditioning up to 1e8 with automatic ridges.
     found = model.posterior([0.0, 1.0]).weights
     assert rule([0.0, 1.0]).weights == pytest.approx(found, rel=1e-6, abs=1e-7)
+
+
+@each_method
+@pytest.mark.parametrize("constant", ["numerator", "denominator"])
+def test_a_column_that_is_constant_in_one_sample_has_the_scale_of_the_other(method, constant):
+    """Its origin and unit say nothing; in one sample alone it would have a scale of its own."""
+    top, bottom = NUM[:, :2].copy(), DEN[:, :2].copy()
+    (top if constant == "numerator" else bottom)[:, 1] = 0.5
+    at = np.concatenate([top[:5], bottom[:5]])
+
+    def ratio(change):
+        return kb.density_ratio(change(top), change(bottom), method=method, rng=0)(change(at))
+
+    wanted = ratio(lambda X: X)
+    for shift, unit in (([0.0, 1000.0], [1.0, 1.0]), ([0.0, -0.5], [1.0, 1.0]), (0.0, [1.0, 50.0])):
+        found = ratio(lambda X, shift=shift, unit=unit: np.array(unit) * (X + np.array(shift)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_default_kernel_of_frames_is_that_of_both_samples(mixed):
+    top, bottom = (pd.DataFrame({"a": A[:, 0], "b": A[:, 1]}) for A in (NUM, DEN))
+    if mixed:
+        top["c"], bottom["c"] = (np.where(f["a"] > 0, "up", "down") for f in (top, bottom))
+    found = kb.density_ratio(top[top.columns[::-1]], bottom)
+    kernel = default_kernel(pd.concat([bottom, top]))
+    wanted = kb.density_ratio(top, bottom, kernel)
+    np.testing.assert_allclose(found.at_denominator, wanted.at_denominator, rtol=1e-9)
+    with pytest.raises(ValueError, match="the columns"):
+        kb.density_ratio(top.rename(columns={"a": "z"}), bottom)
 
 
 @each_method

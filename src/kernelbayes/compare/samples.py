@@ -12,24 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    as_array,
-    as_doubles,
-    as_floats,
-    as_vectors,
-    is_frame,
-)
+from kernelbayes.arrays import Array, NumericalWarning, as_doubles, as_floats, is_frame
 from kernelbayes.compare.problem import Problem, check_sizes
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.default import (
-    Columns,
-    additive_kernel,
-    columns_of,
-    default_kernel,
-    mixed_columns,
-)
+from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
 from kernelbayes.points import Points, PointsLike, concatenate, count, share, take
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
@@ -144,37 +130,8 @@ def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
 
     For frames of several columns the joint kernel and those of all columns are added up.
     """
-    columns_x, columns_y = columns_of(X, "X"), columns_of(Y, "Y")
-    if columns_x is not None and columns_y is not None:
-        mixed = _pooled_columns(columns_x, columns_y)
-        if mixed is not None:
-            return additive_kernel(mixed)
-    first, second = as_array(X, "X"), as_array(Y, "Y")
-    if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
-        return default_kernel(concatenate(first, second))
-    first, second = as_vectors(first, "X"), as_vectors(second, "Y")
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"points of one space are needed: X has {first.shape[1]} columns, Y {second.shape[1]}"
-        )
-    pooled = concatenate(first, second)
     named = any(is_frame(sample) or isinstance(sample, Mapping) for sample in (X, Y))
-    return additive_kernel(pooled) if named else default_kernel(pooled)
-
-
-def _pooled_columns(first: Columns, second: Columns) -> Columns | None:
-    """Columns of two frames below each other; None if all are numbers, or there is one alone."""
-    if len(first) == len(second) == 1:  # it may have another name
-        second = dict(zip(first, second.values(), strict=True))
-    if set(first) != set(second):
-        raise ValueError(
-            f"X has columns {tuple(first)}, Y {tuple(second)}: give both the same columns"
-        )
-    for key in first:
-        if (first[key].dtype.kind in "fiu") != (second[key].dtype.kind in "fiu"):
-            raise TypeError(f"column {key!r} holds numbers in one sample and none in the other")
-    pooled = {key: np.concatenate([first[key], second[key]]) for key in first}
-    return mixed_columns(pooled)
+    return additive_kernel(pooled(X, Y)) if named else default_kernel(pooled(X, Y))
 
 
 def variable_kernel(X: PointsLike, name: str = "X") -> Kernel:

@@ -58,7 +58,7 @@ from kernelbayes.kernels.radial import (
 )
 from kernelbayes.kernels.structured import Delta
 from kernelbayes.objects import refuse_dates
-from kernelbayes.points import PointsLike
+from kernelbayes.points import PointsLike, concatenate
 
 Columns = Mapping[Any, npt.NDArray[Any]]
 # Median distance of two points of a normal column in units of its spread, the median deviation:
@@ -108,6 +108,40 @@ def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
         spreads = column_spreads(as_doubles(as_vectors(X, name)))
         alone = [Parts({j: Gaussian(TYPICAL * h)}) for j, h in enumerate(spreads)]
     return joint if len(alone) < 2 else reduce(add, alone, math.sqrt(len(alone)) * joint)
+
+
+def pooled(X: PointsLike, Y: PointsLike, name_x: str = "X", name_y: str = "Y") -> PointsLike:
+    """Two samples below each other: an array, or a mapping of columns not all of them numbers."""
+    columns_x, columns_y = columns_of(X, name_x), columns_of(Y, name_y)
+    if columns_x is not None and columns_y is not None:
+        mixed = mixed_columns(_below(columns_x, columns_y, name_x, name_y))
+        if mixed is not None:
+            return mixed
+    first, second = as_array(X, name_x), as_array(Y, name_y)
+    if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
+        return concatenate(first, second)
+    first, second = as_vectors(first, name_x), as_vectors(second, name_y)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"points of one space are needed: {name_x} has {first.shape[1]} columns, {name_y} "
+            f"{second.shape[1]}"
+        )
+    return concatenate(first, second)
+
+
+def _below(first: Columns, second: Columns, name_x: str, name_y: str) -> Columns:
+    """Columns of two frames below each other."""
+    if len(first) == len(second) == 1:  # it may have another name
+        second = dict(zip(first, second.values(), strict=True))
+    if set(first) != set(second):
+        raise ValueError(
+            f"{name_x} has columns {tuple(first)}, {name_y} {tuple(second)}: give both the same "
+            "columns"
+        )
+    for key in first:
+        if (first[key].dtype.kind in "fiu") != (second[key].dtype.kind in "fiu"):
+            raise TypeError(f"column {key!r} holds numbers in one sample and none in the other")
+    return {key: np.concatenate([first[key], second[key]]) for key in first}
 
 
 def mixed_columns(X: PointsLike, name: str = "X") -> Columns | None:

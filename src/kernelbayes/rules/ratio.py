@@ -45,7 +45,7 @@ from kernelbayes.gram.loo import loo_subset, ridge_grid
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.default import default_kernel, pooled
 from kernelbayes.points import (
     Names,
     Points,
@@ -168,7 +168,8 @@ def density_ratio(
     denominator : points (n, ...)
         Sample below the fraction (the training marginal).
     kernel : Kernel, optional
-        By default the numerator's, if it is an embedding, or the median heuristic.
+        By default the numerator's, if it is an embedding, or the median heuristic on both samples
+        together.
     method : {"kulsif", "rulsif", "ulsif", "kmm"}
     ridge : float or "loo"
         "loo" minimises the leave-one-out score (for "rulsif" 5-fold, for "kmm" the error of the
@@ -193,9 +194,12 @@ def density_ratio(
         raise ValueError(f"bound must be at least 1, got {bound!r}")
     ridge = ridge_or_loo(ridge)
     embedded = isinstance(numerator, MeanElement)
-    if kernel is None:
-        kernel = numerator.kernel if embedded else default_kernel(denominator, "denominator")
     names = column_names(denominator)
+    if kernel is None and embedded:
+        kernel = numerator.kernel
+    elif kernel is None:  # of both samples: a column may be constant in one of them
+        top = in_order(numerator, names, "numerator")
+        kernel = default_kernel(pooled(denominator, top, "denominator", "numerator"))
     Z = own(as_kernel(kernel).points(denominator, "denominator"), denominator)
     if not embedded:
         top = in_order(numerator, names, "numerator", by_name=kernel.by_name)
