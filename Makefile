@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-seeds test-torch test-slow fuzz lint types format bench docs clean
+.PHONY: help demo test test-seeds test-torch test-browser test-slow fuzz lint types format bench docs clean
 
 help:
 	@echo "make demo        a robot learns a building from its camera, then finds itself (a table, a picture, a film)"
 	@echo "make test        lint, type-check and test (no torch needed)"
 	@echo "make test-seeds  the quick tests again with five other seeds for everything"
 	@echo "make test-torch  the tests that need torch (CPU build)"
+	@echo "make test-browser  the report pages in Chromium (chromium and chromedriver must be installed)"
 	@echo "make test-slow   statistical checks at full size"
 	@echo "make fuzz        10 000 good, hard and hostile calls of every public function, with counts"
 	@echo "make bench       timings, printed as ratios"
@@ -32,6 +33,10 @@ $(VENV)/.torch: $(VENV)/.dev
 	$(PIP) torch==2.13.0
 	@touch $@
 
+$(VENV)/.browser: $(VENV)/.dev
+	$(PIP) 'selenium>=4.20'
+	@touch $@
+
 $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP) --editable '.[docs]'
 	@touch $@
@@ -47,17 +52,20 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow" --cov --cov-report=term
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow and not browser" --cov --cov-report=term
 
 # Base seeds, added to every seed (tests/conftest.py); make test has 0.
 SEEDS ?= 1000 2000 3000 4000 5000
 test-seeds: $(addprefix test-seed-,$(SEEDS))
 
 test-seed-%: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow" --randomly-seed=$* --hypothesis-seed=$* tests
+	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow and not browser" --randomly-seed=$* --hypothesis-seed=$* tests
 
 test-torch: $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "torch and not slow" tests
+
+test-browser: $(VENV)/.browser
+	$(ONE_THREAD) $(BIN)/pytest -m browser tests/test_browser.py
 
 test-slow: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "slow and not torch" tests

@@ -51,6 +51,7 @@ from kernelbayes.likelihood_free import (
     simulate,
     tarp,
 )
+from kernelbayes.report import report
 from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
@@ -140,6 +141,7 @@ __all__ = [
     "laws",
     "load",
     "plot",
+    "report",
     "save",
 ]
 __all__ += kernels.__all__

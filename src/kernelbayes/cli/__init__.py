@@ -6,6 +6,7 @@ ends with exit code 2 and one line on standard error that says what was wrong.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -19,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, or 2 for bad input."""
     parser = _parser()
     try:
-        arguments = parser.parse_args(argv)
+        words = sys.argv[1:] if argv is None else list(argv)
+        arguments = parser.parse_args(words)
+        arguments.told = shlex.join(["kernelbayes", *words])
         if arguments.command is None:
             parser.print_help()
             return 0

@@ -16,7 +16,9 @@ from kernelbayes.cli.common import (
     add_command,
     add_model,
     answers,
+    calibrated,
     keep,
+    page,
     probabilities,
     stored,
     training,
@@ -25,6 +27,7 @@ from kernelbayes.cli.errors import InputError
 from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.likelihood_free import LikelihoodFree, infer
+from kernelbayes.select.calibration import calibrate
 from kernelbayes.select.tuning import tune
 
 
@@ -70,6 +73,12 @@ def _posterior(arguments: argparse.Namespace) -> None:
         {**table, "support": to_numpy(diagnostics.support), "ess": to_numpy(found.ess)},
         arguments.out,
     )
+    if arguments.report is not None:
+        data = {"training table": arguments.data or arguments.model, "new rows": arguments.new}
+        data |= {"observed": ", ".join(columns["x"]), "hidden": ", ".join(columns["z"])}
+        held_out = calibrated(lambda: calibrate(model))
+        options: Any = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
+        page(arguments, found, {**data, "prior": arguments.prior}, model=model, **options)
 
 
 def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[str, Any]]:
@@ -145,6 +154,8 @@ def _infer(arguments: argparse.Namespace) -> None:
         found = model.posterior(_one(new, arguments.observed))
     d = np.atleast_1d(found.mean()).shape[0]
     labels = arguments.theta or list(found.names or [f"theta{j}" for j in range(d)])
+    data = {"simulations of": arguments.source, "observed": arguments.observed}
+    page(arguments, found, data, names=labels, level=arguments.level)
     if arguments.draws is not None:
         draws = found.sample(arguments.draws, rng=arguments.seed, method="iid")
         sheets.write(dict(zip(labels, to_numpy(draws).T, strict=True)), arguments.out)
@@ -222,6 +233,10 @@ def _test(arguments: argparse.Namespace) -> None:
         raise InputError("two tables are needed, or one with --x COLUMNS and --y COLUMNS")
     found = {"statistic": float(result.statistic), "pvalue": float(result.pvalue)}
     sheets.write_json({"test": name, **found}, arguments.out)
+    data = {"tables": ", ".join(map(str, arguments.tables))}
+    for title in ("x", "y", "given"):
+        data |= {title: ", ".join(getattr(arguments, title))} if getattr(arguments, title) else {}
+    page(arguments, result, data)
 
 
 def add_drift(commands: Any) -> None:
@@ -248,6 +263,7 @@ def _drift(arguments: argparse.Namespace) -> None:
     report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
     rows = report.columns
     sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
+    page(arguments, report, {"before": arguments.before, "after": arguments.after})
     if not arguments.quiet:
         print(report.verdict, file=sys.stderr)
 

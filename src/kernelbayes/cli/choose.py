@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.analyse import fitted_rule
-from kernelbayes.cli.common import add_command, keep, training
+from kernelbayes.cli.common import add_command, keep, page, training
 from kernelbayes.cli.state_space import fitted_filter
 
 
@@ -44,6 +44,8 @@ def _tune(arguments: argparse.Namespace) -> None:
     titles = dict.fromkeys(title for row in model.tuning_ for title in row)
     table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
     sheets.write(table, arguments.out)
+    data = {"training table": arguments.data, "observed": ", ".join(arguments.x)}
+    page(arguments, model, {**data, "hidden": ", ".join(arguments.z), "prior": arguments.prior})
 
 
 def _cell(value: Any) -> Any:

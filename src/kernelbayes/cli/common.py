@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kernelbayes.cli import errors
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.sheets import Sheet
 from kernelbayes.files import load, save
+from kernelbayes.report import report
 
 
 def add_command(commands: Any, name: str, text: str, example: str) -> Any:
@@ -27,6 +29,7 @@ def add_command(commands: Any, name: str, text: str, example: str) -> Any:
     add = command.add_argument
     add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
     add("--out", type=Path, metavar="FILE", help="where the result goes (default: printed)")
+    add("--report", type=errors.page, metavar="PAGE", help="write a page about it, .html")
     add("--quiet", action="store_true", help="no warnings and no progress on standard error")
     return command
 
@@ -66,6 +69,29 @@ def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> 
         except OSError as error:
             reason = error.strerror or error
             raise InputError(f"cannot write {arguments.save}: {reason}") from error
+
+
+def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **what: Any) -> None:
+    """Write the page, if that was asked for; it names the command that makes it again."""
+    if arguments.report is None:
+        return
+    told = {title: value for title, value in data.items() if value is not None}
+    try:
+        report(result, arguments.report, data=told, code=arguments.told, **what)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"cannot write {arguments.report}: {reason}") from error
+
+
+def calibrated(learn: Callable[[], Any]) -> Any:
+    """Calibration of a model on held-out data; None where there is no such thing.
+
+    That is for hidden variables that are not numbers, and for rules without a closed form.
+    """
+    try:
+        return learn()
+    except (TypeError, ValueError):
+        return None
 
 
 def training(arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -49,3 +50,13 @@ def names(text: str) -> list[str]:
     if not all(found):
         raise argparse.ArgumentTypeError(f"names separated by commas are needed, got {text!r}")
     return found
+
+
+def page(text: str) -> Path:
+    """Read the name of a page."""
+    path = Path(text)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(f"a file that ends with .html is needed, got {text!r}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path

@@ -16,7 +16,9 @@ from kernelbayes.cli.common import (
     add_command,
     add_model,
     answers,
+    calibrated,
     keep,
+    page,
     probabilities,
     stored,
     training,
@@ -25,6 +27,9 @@ from kernelbayes.cli.errors import InputError
 from kernelbayes.files import load, save
 from kernelbayes.filters import KernelBayesFilter
 from kernelbayes.filters.choose.tuning import tune_filter
+
+# What the columns of a filter are, in words.
+KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 
 
 def add_filter(commands: Any) -> None:
@@ -57,6 +62,8 @@ def add_filter(commands: Any) -> None:
 def _filter(arguments: argparse.Namespace) -> None:
     if arguments.follow and (arguments.smooth or arguments.new is not None):
         raise InputError("--follow reads standard input; it goes with neither --new nor --smooth")
+    if arguments.follow and arguments.report is not None:
+        raise InputError("--report is for recordings; with --follow there is --serve")
     if arguments.model is not None:
         model, columns = stored(arguments, KernelBayesFilter)
     else:
@@ -71,15 +78,22 @@ def _filter(arguments: argparse.Namespace) -> None:
             raise InputError("--new FILE is needed, or --follow, or --save FILE")
         return
     sheet = sheets.read(arguments.new)
-    tables = []
+    tables, beliefs = [], []
     for rows in sheets.groups(sheet, arguments.sequence, arguments.new):
         part = {name: column[rows] for name, column in sheet.items()}
         X, u = _observed(part, columns, arguments.new)
         found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
+        beliefs.append(found)
         label = {} if arguments.sequence is None else {arguments.sequence: part[arguments.sequence]}
         tables.append({**label, **_table(found, columns["z"], arguments.level)})
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     sheets.write(joined, arguments.out)
+    if arguments.report is not None:
+        data = {"training table": arguments.data or arguments.model, "new rows": arguments.new}
+        data |= {name: ", ".join(columns[key]) for key, name in KEYS.items() if columns[key]}
+        held_out = calibrated(lambda: model.calibrate(smooth=arguments.smooth))
+        options: Any = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
+        page(arguments, beliefs[0] if len(beliefs) == 1 else beliefs, data, model=model, **options)
 
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Rng, as_generator, to_numpy
+from kernelbayes.arrays import Array, Floats, Rng, as_generator, to_numpy
 from kernelbayes.embedding.density import sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.points import Points
@@ -63,16 +63,18 @@ def summary(mu: Decoding, level: float) -> Table:
     labels = coordinate_names(mu.names, found.shape[-2])
     low, high = (f"{50.0 * share:.3g}%" for share in (1.0 - level, 1.0 + level))
     titles = ("mean", "sd", "median", low, high)
-    trust = _trust(mu)
+    trusted = trust(mu)
     table = Table()
     for *member, j in np.ndindex(*found.shape[:-1]):
         row = dict(zip(titles, found[*member, j].tolist(), strict=True))
         number = {"member": member[0]} if member else {}
-        table.append({**number, "variable": labels[j], **row, **trust[member[0] if member else 0]})
+        table.append(
+            {**number, "variable": labels[j], **row, **trusted[member[0] if member else 0]}
+        )
     return table
 
 
-def _trust(mu: Weighted) -> list[Row]:
+def trust(mu: Weighted) -> list[Row]:
     """Of each member the effective sample size, support where it is known, a verdict in words."""
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
     support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
@@ -87,6 +89,26 @@ def _trust(mu: Weighted) -> list[Row]:
         verdict = "outside the sample: partly the prior" if outside[i] > MOST_FILLED else verdict
         rows.append({**row, "verdict": verdict})
     return rows
+
+
+def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
+    """Categories in order, and their probabilities (members, number of categories).
+
+    Those of ``valid()``: not negative, each row sums to one, the same as ``prob`` gives.
+    """
+    points = mu.points
+    if is_array_api_obj(points):
+        array = np.asarray(to_numpy(points))
+    else:
+        array = np.array([str(p) for p in points], dtype=object)
+    if array.ndim == 1:
+        found, codes = np.unique(array, return_inverse=True)
+        labels = found.tolist()
+    else:  # equal when all columns are
+        rows, codes = np.unique(array.reshape(len(array), -1), axis=0, return_inverse=True)
+        labels = [tuple(row) if len(row) > 1 else row[0] for row in rows.tolist()]
+    members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
+    return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members
 
 
 def coordinate_names(names: tuple[str, ...] | None, d: int) -> tuple[str, ...]:

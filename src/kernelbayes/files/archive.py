@@ -26,8 +26,9 @@ import re
 import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,18 +59,31 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
     path : path
         ``.kb`` is the usual ending.
     """
+    path = checked_path(path)
+    arrays: list[npt.NDArray[Any]] = []
+    encoder = Encoder(arrays)
+    tree = encoder.encode(obj, "object")
+    with replaced(path) as file:
+        _write(file, tree, arrays, encoder.functions)
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """Path of a file that can be written; raises if it is a folder, or in none."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the path of a file, got {type(path).__name__}")
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"path must be a file in a folder that exists, got {str(path)!r}")
-    arrays: list[npt.NDArray[Any]] = []
-    encoder = Encoder(arrays)
-    tree = encoder.encode(obj, "object")
+    return path
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file beside a path that takes its name in one step, once all is written."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as file:
-            _write(file, tree, arrays, encoder.functions)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

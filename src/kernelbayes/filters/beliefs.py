@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Floats, to_numpy
-from kernelbayes.embedding import Batch, Embedding
+from kernelbayes.embedding import Batch, Embedding, export
 from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
@@ -176,15 +176,7 @@ class Beliefs(Batch):
 
         Those of ``valid()``: not negative, each row sums to one, the same as ``prob`` gives.
         """
-        points = np.asarray(to_numpy(self.points))
-        if points.ndim == 1:
-            found, codes = np.unique(points, return_inverse=True)
-            labels = found.tolist()
-        else:  # equal when all columns are
-            rows, codes = np.unique(points.reshape(len(points), -1), axis=0, return_inverse=True)
-            labels = [tuple(row) for row in rows.tolist()]
-        members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
-        return labels, np.asarray(to_numpy(self.valid().weights)) @ members
+        return export.probabilities(self)
 
     def plot(
         self,

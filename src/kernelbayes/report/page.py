@@ -1,0 +1,254 @@
+"""One self-contained page about a result: no network, no dependency, light and dark, printable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kernelbayes.files.archive import checked_path, replaced
+from kernelbayes.points import share
+from kernelbayes.report.canvas import as_json
+from kernelbayes.report.contents import (
+    MOST_ROWS,
+    Asked,
+    Section,
+    code_of,
+    facts,
+    is_beliefs,
+    is_model,
+    learned,
+    question_of,
+    rounded,
+    sections_of,
+    tried,
+)
+from kernelbayes.report.words import (
+    TITLES,
+    Light,
+    calibration_light,
+    check_light,
+    lights_of,
+    overall,
+)
+from kernelbayes.tables import Table
+
+
+def report(
+    result: Any,
+    path: str | PathLike[str],
+    *,
+    model: Any = None,
+    title: str | None = None,
+    question: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
+    level: float = 0.9,
+    truth: Any = None,
+    calibration: Any = None,
+    checks: Sequence[Any] = (),
+    code: str | None = None,
+) -> Path:
+    """Write one self-contained HTML page about a result.
+
+    It has the question, the data, what was chosen and what was tried, the answer with intervals,
+    how far to trust it (a traffic light, in words, and what to do), pictures that tell their values
+    and can be zoomed, a slider over time or observations, and the code that makes it again.
+
+    Parameters
+    ----------
+    result : Embedding, Batch, Beliefs (or a list of them), Posterior, Posteriors, GraphBeliefs,
+        KernelTestResult, DriftReport, or a fitted model, for a page about what was tried
+    path : path
+        Of the page, ``.html``. It is replaced as a whole or not at all.
+    model : fitted estimator, optional
+        What the result comes from: its kernels, ridges and what was tried are told.
+    title, question : str, optional
+    data : mapping from words to values, optional
+        What is known of the data, told as it is.
+    names : sequence of str, optional
+        Of the coordinates of the hidden variable or of the parameters.
+    level : float
+        Coverage of intervals.
+    truth : points (T, d), optional
+        Drawn beside beliefs; of several sequences, a list.
+    calibration : Calibration, optional
+        From ``kb.calibrate(model)`` or ``model.calibrate()``; told among the diagnostics.
+    checks : sequence of results of ``kb.sbc``, ``kb.coverage`` and the like
+        Their verdicts are told among the diagnostics.
+    code : str, optional
+        Code or command that makes the page again; by default as much as the model tells.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import kernelbayes as kb
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(100, 2))
+    >>> rule = kb.KernelBayesRule().fit(x, x[:, 0])
+    >>> page = Path(tempfile.mkdtemp(), "page.html")
+    >>> kb.report(rule.posterior(x[:5]), page, model=rule).stat().st_size < 200_000
+    True
+    """
+    path = checked_path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"a page is an HTML file, but its name is {path.name!r}; use .html")
+    known = getattr(result, "diagnostics", None)
+    model = getattr(known, "model", None) if model is None else model
+    model = result if is_model(result) else model
+    if is_beliefs(result) and isinstance(result, list):
+        result = list(result)
+    asked = Asked(names, share(level, "level"), truth, model)
+    try:
+        sections = sections_of(result, asked)
+        lights = [] if is_model(result) else lights_of(result)
+    except (AttributeError, TypeError) as error:
+        if isinstance(error, TypeError) or hasattr(result, "weights"):
+            raise
+        raise TypeError(f"there is no page about a {type(result).__name__}") from error
+    lights += [] if calibration is None else [calibration_light(calibration)]
+    lights += [check_light(check) for check in checks]
+    question = question or question_of(result, asked)
+    about = [
+        _verdict(lights, is_model(result)),
+        _facts("Data", facts(result, data, model)),
+        *(_section(section) for section in _numbered(sections)),
+        _diagnostics(lights),
+        _chosen(model),
+        f"<h2>Code</h2><pre>{escape(code or code_of(result, model, path.name))}</pre>",
+    ]
+    text = _page(title or question, question, "".join(about))
+    with replaced(path) as file:
+        file.write(text.encode("utf-8"))
+    return path
+
+
+def _page(title: str, question: str, body: str) -> str:
+    """Whole document, with its style and script inside."""
+    from kernelbayes import __version__  # the package is whole only now
+
+    style, script = ((files(__package__) / f"page.{kind}").read_text() for kind in ("css", "js"))
+    made = f"kernelbayes {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    asked = "" if title == question else f'<p class="question">{escape(question)}</p>'
+    # Nothing is loaded from anywhere: the browser is told so, too.
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>'
+        f"<style>{style}</style></head>\n"
+        f"<body><header><h1>{escape(title)}</h1>{asked}</header>\n<main>{body}</main>\n"
+        f"<footer><p>{made}</p></footer>\n<script>{script}</script></body></html>\n"
+    )
+
+
+def _verdict(lights: Sequence[Light], about_model: bool) -> str:
+    if about_model and not lights:
+        return ""
+    colour, told = overall(lights)
+    return (
+        f'<div class="verdict {colour}"><span class="light {colour}">{TITLES[colour]}</span>'
+        f"<span>{escape(told)}</span></div>"
+    )
+
+
+def _facts(title: str, found: Mapping[str, str]) -> str:
+    if not found:
+        return ""
+    rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in found.items())
+    return f"<h2>{title}</h2><dl>{rows}</dl>"
+
+
+def _numbered(sections: Sequence[Section]) -> list[tuple[int, Section]]:
+    """Sections with the number of their first picture, which is unique on a page."""
+    found, number = [], 0
+    for section in sections:
+        found.append((number, section))
+        number += len(section.shown.pictures)
+    return found
+
+
+def _section(numbered: tuple[int, Section]) -> str:
+    first, section = numbered
+    shown = section.shown
+    drawn = "".join(p.html(first + i) for i, p in enumerate(shown.pictures))
+    text = f"<p>{escape(section.text)}</p>" if section.text else ""
+    return (
+        f"<section><h2>{escape(section.title)}</h2>{text}{_slider(shown.places)}"
+        f'<div class="pictures">{drawn}</div>{_table(section.table)}</section>'
+    )
+
+
+def _slider(places: Sequence[str]) -> str:
+    if len(places) < 2:
+        return ""
+    last = len(places) - 1
+    return (
+        '<div class="slider"><button type="button" class="play" aria-label="play">▶</button>'
+        f'<input type="range" min="0" max="{last}" value="{last}" aria-label="place">'
+        f"<output>{escape(places[-1])}</output>"
+        f'<script type="application/json">{as_json(list(places))}</script></div>'
+    )
+
+
+def _table(table: Table) -> str:
+    if not table:
+        return ""
+    some = Table(table[:MOST_ROWS])
+    left = len(table) - len(some)
+    more = f'<p class="soft">{left} more rows are not shown.</p>' if left else ""
+    return f'<div class="wide">{some._repr_html_()}</div>{more}'
+
+
+def _diagnostics(lights: Sequence[Light]) -> str:
+    if not lights:
+        return ""
+    rows = "".join(
+        f'<tr><td>{escape(one.name)}</td><td><span class="light {one.colour}">'
+        f"{TITLES[one.colour]}</span></td><td>{escape(one.value)}</td><td>{escape(one.means)}</td>"
+        f"<td>{escape(one.advice)}</td></tr>"
+        for one in lights
+    )
+    head = "<tr><th></th><th></th><th>value</th><th>it means</th><th>what to do</th></tr>"
+    return (
+        f'<h2>How far to trust it</h2><div class="wide"><table class="lights">{head}{rows}</table>'
+        "</div>"
+    )
+
+
+def _chosen(model: Any) -> str:
+    if model is None:
+        return ""
+    found = _facts("What was chosen", {"model": type(model).__name__, **learned(model)})
+    rows = tried(model)
+    if not rows:
+        return found
+    ended = [math.isfinite(row.get("score", math.nan)) for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: not ended[i])  # those dropped early go last
+    table = Table({k: _short(v) for k, v in rows[i].items()} for i in order)
+    told = f"{len(rows)} settings were tried, {sum(ended)} of them to the end."
+    told += " The smaller a score, the better." if any(ended) else ""
+    return f"{found}<h2>What was tried</h2><p>{told}</p>{_table(table)}"
+
+
+def _short(value: Any) -> Any:
+    """Cell of a table of what was tried: an abandoned candidate has no score."""
+    if isinstance(value, float) and math.isinf(value):
+        return "dropped early"
+    if value is None:
+        return ""
+    return value if isinstance(value, float | int) else rounded(str(value))

@@ -1,0 +1,306 @@
+"""Pictures of results, on the canvas of :mod:`kernelbayes.report.canvas`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from kernelbayes.arrays import Floats, Ints, as_vectors, to_numpy
+from kernelbayes.embedding.density import grid_density
+from kernelbayes.embedding.export import probabilities
+from kernelbayes.embedding.smooth import silverman
+from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
+
+COORDINATES = 6  # of a state or parameter that are drawn; a page with more is not read
+FRAMES_OF_SLIDER = 200  # places of a slider: more cannot be told apart under a thumb
+LONGEST_LINE = 2000  # points of a line: four for each pixel
+GRID_OF_CURVE, GRID_OF_FRAME = 200, 80  # points of a density that stands still, or that moves
+HEAVIEST_POINTS = 40  # points of a belief in the plane, the heaviest: with these it has its shape
+SIZES = (3.0, 14.0)  # widths of the lightest and the heaviest of them, in pixels
+MOST_BARS = 40  # categories that are drawn, the most probable
+PAIRED = 3  # coordinates whose pairs are drawn
+DRAWS_SHOWN, DRAWS_BEHIND = 500, 2000  # of a posterior: points of a pair, draws behind a density
+WHISKERS, FEW = 60, 12  # answers that are drawn one by one (more are a band), and are named
+
+
+@dataclass
+class Shown:
+    """Pictures of one part of a page, and what the places of their slider are called."""
+
+    pictures: list[Picture] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+def kind_of(mu: Any) -> str:
+    """Return what the points of an embedding are: "numbers", "categories", "parts" or "other"."""
+    points = mu.points
+    if isinstance(points, Mapping):
+        return "parts"
+    if mu.kernel.is_categorical or not is_array_api_obj(points):
+        return "categories"
+    array = to_numpy(points)
+    if array.dtype.kind in "USO":
+        return "categories"
+    return "numbers" if array.ndim <= 2 else "other"
+
+
+def parts_of(mu: Any) -> list[Any]:
+    """Embeddings of the parts of a joint variable; of any other, the embedding itself."""
+    if not isinstance(mu.points, Mapping):
+        return [mu]
+    found = []
+    for key, kernel, points in mu.kernel.split(mu.points):
+        names = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
+        if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
+            names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
+        found.append(replace(mu, points=points, kernel=kernel, names=names))
+    return found
+
+
+def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[str]:
+    """Names of coordinates: those given, those of the frame, or z, z0, z1, ..."""
+    d = 1 if kind_of(mu) != "numbers" else int(mu.vectors.shape[1])
+    for names in (given, mu.names):
+        if names is not None and len(names) == d:
+            return [str(name) for name in names]
+    return [letter] if d == 1 else [f"{letter}{j}" for j in range(d)]
+
+
+# --- one distribution -----------------------------------------------------------------------------
+
+
+def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z") -> Shown:
+    """Density of each coordinate with its interval, pairs of coordinates, or bars of categories."""
+    shown = Shown()
+    for part in parts_of(mu):
+        labels = names_of(part, names, letter)
+        if kind_of(part) == "categories":
+            shown.pictures.append(_bars(part, labels[0]))
+        elif kind_of(part) == "numbers":
+            X, w = to_numpy(part.vectors).astype(float), np.asarray(part.valid_weights()[0])
+            ends = to_numpy(part.interval(level))
+            shown.pictures += _marginals(X, w, ends, labels, level)
+            shown.pictures += _pairs(X, w, labels)
+            shown.note = _cut(len(labels))
+    return shown
+
+
+def of_posterior(post: Any, names: Sequence[str] | None, level: float) -> Shown:
+    """Posterior over parameters, by its draws, with the prior behind it."""
+    labels = names_of(post, names, "theta")
+    draws = np.asarray(to_numpy(post.sample(DRAWS_BEHIND, rng=0)), dtype=float)
+    w = np.full(len(draws), 1.0 / len(draws))
+    pictures = _marginals(draws, w, to_numpy(post.interval(level)), labels, level)
+    if post.prior is not None:
+        wide = np.asarray(to_numpy(post.prior.sample(DRAWS_BEHIND, 0)), dtype=float)
+        wide = wide.reshape(DRAWS_BEHIND, -1)
+        for j, picture in enumerate(pictures):
+            if np.ptp(wide[:, j]) > 0:
+                (grid,), height = grid_density(wide[:, [j]], w, GRID_OF_CURVE)
+                picture.line(grid, height, "prior", f"{PLAIN} dash", tell=False)
+    return Shown([*pictures, *_pairs(draws[:DRAWS_SHOWN], None, labels)], note=_cut(len(labels)))
+
+
+def _marginals(X: Floats, w: Floats, ends: Floats, names: list[str], level: float) -> list[Picture]:
+    found = []
+    for j, name in enumerate(names[:COORDINATES]):
+        picture = Picture(f"Density of {name}", name, "density", floor=0.0)
+        (grid,), height = grid_density(X[:, [j]], w, GRID_OF_CURVE)
+        inside = (grid >= ends[j, 0]) & (grid <= ends[j, 1])
+        cut = np.where(inside, height, np.nan)
+        picture.area(grid, np.where(inside, 0.0, np.nan), cut, f"{100 * level:g} % interval")
+        picture.line(grid, height, "density")
+        picture.upright(float(w @ X[:, j]), "mean")
+        found.append(picture)
+    return found
+
+
+def _pairs(X: Floats, w: Floats | None, names: list[str]) -> list[Picture]:
+    """Heaviest points of each pair of the first coordinates, sized by weight."""
+    found = []
+    for i in range(1, min(len(names), PAIRED)):
+        for j in range(i):
+            picture = Picture(f"{names[j]} and {names[i]}", names[j], names[i])
+            heavy = np.arange(len(X)) if w is None else np.argsort(-w)[:DRAWS_SHOWN]
+            heavy = heavy if w is None else heavy[w[heavy] > 0]
+            sizes = None if w is None else widths(w[heavy])
+            picture.dots(X[heavy, j], X[heavy, i], "draws" if w is None else "by weight",
+                         sizes=sizes)  # fmt: skip
+            picture.tell(X[heavy, j], names[i], X[heavy, i])
+            picture.up = X[heavy, i]
+            found.append(picture)
+    return found
+
+
+def widths(w: Floats) -> Floats:
+    """Widths of points (n,) whose areas are proportional to their weights, and not too small."""
+    top = float(w.max()) if len(w) else 1.0
+    return np.asarray(SIZES[0] + (SIZES[1] - SIZES[0]) * np.sqrt(w / (top or 1.0)))
+
+
+def _bars(mu: Any, name: str) -> Picture:
+    labels, P = probabilities(mu)
+    most = np.sort(np.argsort(-P[0], kind="stable")[:MOST_BARS])
+    picture = Picture(f"Probabilities of {name}", name, "probability",
+                      [str(labels[k]) for k in most], floor=0.0)  # fmt: skip
+    at = np.arange(float(len(most)))
+    picture.bars(at, P[0, most])
+    picture.tell(at, "probability", P[0, most])
+    return picture
+
+
+def _cut(d: int) -> str:
+    return "" if d <= COORDINATES else f"The first {COORDINATES} of {d} coordinates are drawn."
+
+
+# --- many distributions: over time, or for many observations --------------------------------------
+
+
+def of_many(
+    batch: Any,
+    names: Sequence[str] | None,
+    level: float,
+    what: str,
+    truth: Any = None,
+    titles: Sequence[str] | None = None,
+) -> Shown:
+    """Answers of a batch one after the other, and the one that a slider points at.
+
+    ``what`` is "time" for a filter, whose answers follow each other, or "observation".
+    """
+    m = int(np.shape(batch.weights)[0])
+    shown = Shown()
+    frames = np.unique(np.linspace(0, m - 1, min(m, FRAMES_OF_SLIDER)).astype(int))
+    shown.places = [titles[i] if titles else f"{what} {i}" for i in frames]
+    for part in parts_of(batch):
+        labels = names_of(part, names)
+        if kind_of(part) == "categories":
+            shown.pictures += _shares(part, labels[0], what, frames)
+        elif kind_of(part) == "numbers":
+            known = None if truth is None else to_numpy(as_vectors(truth, "truth")).astype(float)
+            if known is not None and known.shape != (m, len(labels)):
+                raise ValueError(f"truth must have shape {(m, len(labels))}, got {known.shape}")
+            shown.pictures += _series(part, labels, level, what, known, frames)
+            shown.pictures += _now(part, labels, what, known, frames)
+            shown.note = _cut(len(labels))
+    return shown
+
+
+def _some(m: int) -> Ints:
+    return np.unique(np.linspace(0, m - 1, min(m, LONGEST_LINE)).astype(int))
+
+
+def _series(
+    batch: Any, names: list[str], level: float, what: str, truth: Floats | None, frames: Ints
+) -> list[Picture]:
+    mean, ends = to_numpy(batch.mean()), to_numpy(batch.interval(level))
+    return series(mean, ends, names, level, what, truth, frames)
+
+
+def series(
+    mean: Floats, ends: Floats, names: list[str], level: float, what: str,
+    truth: Floats | None = None, frames: Ints | None = None,
+) -> list[Picture]:  # fmt: skip
+    """Means (m, d) and intervals (m, d, 2), one picture for each coordinate."""
+    at, found = _some(len(mean)), []
+    t = at.astype(float)
+    for j, name in enumerate(names[:COORDINATES]):
+        few = None if what == "time" or len(t) > FEW else [f"{i}" for i in at]
+        picture = Picture(f"{name}: mean and {100 * level:g} % interval", what, name, few)
+        if what == "time" or len(t) > WHISKERS:
+            picture.area(t, ends[at, j, 0], ends[at, j, 1], f"{100 * level:g} % interval")
+            picture.line(t, mean[at, j], "mean")
+        else:
+            picture.whiskers(t, mean[at, j], ends[at, j])
+            picture.dots(t, mean[at, j], "mean")
+            picture.tell(t, "mean", mean[at, j])
+        picture.tell(t, "from", ends[at, j, 0])
+        picture.tell(t, "to", ends[at, j, 1])
+        if truth is not None:
+            picture.line(t, truth[at, j], "truth", SECOND)
+        if frames is not None:
+            picture.moves("when", PLAIN, at=frames.astype(float))
+        found.append(picture)
+    return found
+
+
+def _now(
+    batch: Any, names: list[str], what: str, truth: Floats | None, frames: Ints
+) -> list[Picture]:
+    """Distribution that the slider points at: in the plane, or the density of each coordinate."""
+    X, W = to_numpy(batch.vectors).astype(float), np.asarray(batch.valid_weights())[frames]
+    found = []
+    if len(names) == 2:
+        found.append(_plane(batch, X, W, names, what, truth))
+    if not batch.kernel.has_density:
+        return found
+    for j, name in enumerate(names[:COORDINATES]):
+        picture = Picture(f"Density of {name}", name, "density, its peak is 1", floor=0.0)
+        grid, heights = _frames(X[:, [j]], W)
+        picture.moves("curve", FIRST, x=grid, frames=heights, label="at the slider")
+        picture.tell(grid, "density", heights[-1])
+        found.append(picture)
+    return found
+
+
+def _frames(x: Floats, W: Floats) -> tuple[Floats, Floats]:
+    """Grid over the points (n, 1) with weight, and the densities there of weights (m, n).
+
+    Each is divided by its peak: the narrowest would make all others flat.
+    """
+    used = x[(1e-3 * W.max(axis=1, keepdims=True) < W).any(axis=0), 0]
+    spreads = np.array([float(silverman(x, w)[0]) for w in W])
+    room = 2.0 * float(np.median(spreads))
+    grid = np.linspace(used.min() - room, used.max() + room, GRID_OF_FRAME)
+    heights = np.stack([
+        np.exp(-0.5 * ((grid[:, None] - x[w > 0, 0]) / h) ** 2) @ w[w > 0]
+        for w, h in zip(W, spreads, strict=True)
+    ])  # fmt: skip
+    return grid, heights / np.maximum(heights.max(axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def _plane(
+    batch: Any, X: Floats, W: Floats, names: list[str], what: str, truth: Floats | None
+) -> Picture:
+    picture = Picture(f"{names[0]} and {names[1]}", names[0], names[1])
+    mean = to_numpy(batch.mean())
+    at = _some(len(mean))
+    if what == "time":
+        picture.line(mean[at, 0], mean[at, 1], "mean", tell=False)
+        if truth is not None:
+            picture.line(truth[at, 0], truth[at, 1], "truth", THIRD, tell=False)
+    else:
+        picture.dots(mean[at, 0], mean[at, 1], "means")
+    picture.tell(mean[at, 0], names[0], mean[at, 0])
+    picture.tell(mean[at, 0], names[1], mean[at, 1])
+    picture.up, picture.headings = mean[at, 1], [f"{what} {i}" for i in at]
+    heavy = np.argsort(-W, axis=1, kind="stable")[:, :HEAVIEST_POINTS]
+    frames = []
+    for order, w in zip(heavy, W, strict=True):
+        kept = order[w[order] > 1e-3 * w.max()]
+        frames.append([X[kept, 0], X[kept, 1], widths(w[kept])])
+    picture.moves("points", SECOND, frames=frames, label="belief at the slider")
+    return picture
+
+
+def _shares(batch: Any, name: str, what: str, frames: Ints) -> list[Picture]:
+    """Probabilities of the most probable categories, and all of them at the slider."""
+    labels, P = probabilities(batch)
+    most = np.argsort(-P.mean(axis=0), kind="stable")[:3]
+    lines = Picture(f"{name}: probabilities of the {len(most)} most probable", what,
+                    "probability", floor=0.0)  # fmt: skip
+    at = _some(len(P))
+    for k, look in zip(most, (FIRST, SECOND, THIRD), strict=False):
+        lines.line(at.astype(float), P[at, k], str(labels[k]), look)
+    lines.moves("when", PLAIN, at=frames.astype(float))
+    shown = np.sort(np.argsort(-P.max(axis=0), kind="stable")[:MOST_BARS])
+    bars = Picture(f"Probabilities of {name}", name, "probability",
+                   [str(labels[k]) for k in shown], floor=0.0)  # fmt: skip
+    bars.moves("bars", FIRST, frames=P[np.ix_(frames, shown)], label="at the slider")
+    bars.tell(np.arange(float(len(shown))), "probability", P[frames[-1], shown])
+    return [lines, bars]
