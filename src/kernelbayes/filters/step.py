@@ -40,7 +40,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
-from kernelbayes.filters.model import Dynamics, Observations
+from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
     Seen,
@@ -52,7 +52,7 @@ from kernelbayes.filters.update import (
     tempered,
 )
 from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
-from kernelbayes.rules.conditional import first_few, trust
+from kernelbayes.rules.conditional import first_few
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -94,6 +94,8 @@ def _moved(dynamics: Dynamics, W: Array, control: Points | None) -> tuple[Array,
     xp = namespace(V)
     mass = xp.sum(V, axis=0)
     lost = ~(mass > TRUSTED_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
+    if not xp.any(lost):
+        return V / mass, np.zeros(V.shape[1], dtype=bool)
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     return xp.where(lost[None, :], 1.0 / V.shape[0], divided), np.asarray(to_numpy(lost))
 
@@ -175,7 +177,7 @@ def posterior(
     if seen.observations is not None and seen.observations.rule.literal:
         return literal_posterior(gamma, seen.observations, seen, plain)
     if seen.observations is not None:
-        mass, trusted = 0.0, _trust(seen.observations, seen.support)
+        mass, trusted = 0.0, seen.trusted
         if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
             raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain)
             mass = float(xp.sum(raw))
@@ -192,14 +194,7 @@ def posterior(
     return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued, prior_share=share)
 
 
-# --- trust and weights ----------------------------------------------------------------------------
-
-
-def _trust(observations: Observations, support: float) -> float:
-    """How far an observation of this support can be trusted, from 0 to 1."""
-    if not np.isfinite(support):
-        return 0.0
-    return float(trust(np.asarray(support), observations.usual_support))
+# --- weights --------------------------------------------------------------------------------------
 
 
 def normalised(weights: Array) -> Array | None:

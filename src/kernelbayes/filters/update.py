@@ -38,6 +38,7 @@ from kernelbayes.points import (
     take,
 )
 from kernelbayes.rules.bayes import turn
+from kernelbayes.rules.conditional import trust
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import nearest_similarity
 
@@ -59,6 +60,7 @@ class Seen:
     observations: Observations | None = None  # None: nothing was observed
     column: Array = None
     support: float = float("nan")
+    trusted: float = 0.0  # how far, from 0 to 1; the papers' algorithm does not ask
 
 
 def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
@@ -78,6 +80,20 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     positive = scale > 0
     ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
     return columns, xp.clip(xp.max(xp.abs(ratio), axis=0), 0.0, 1.0)
+
+
+def seen_at(observations: Observations, points: Points) -> list[Seen]:
+    """Make checked points (k, ...) of the observation model's space ready."""
+    columns, found = evaluate(observations, points)
+    support = np.asarray(to_numpy(found))
+    trusted = np.zeros(len(support))
+    if not observations.rule.literal:
+        known = np.isfinite(support)
+        trusted = np.where(
+            known, trust(np.where(known, support, 0.0), observations.usual_support), 0.0
+        )
+    each = zip(support.tolist(), trusted.tolist(), strict=True)
+    return [Seen(observations, columns[:, j], *one) for j, one in enumerate(each)]
 
 
 def observe(
@@ -106,8 +122,7 @@ def _seen(observations: Observations, point: Points, checked: bool = False) -> S
     if not checked:
         point = doubled(observations.exact.points(point, "x"))
         observations.exact.check_pair(point, observations.X)
-    columns, support = evaluate(observations, point)
-    return Seen(observations, columns[:, 0], float(to_numpy(support)[0]))
+    return seen_at(observations, point)[0]
 
 
 def _ready(model: Filter, x: PointsLike) -> Seen:
@@ -155,9 +170,8 @@ def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
         points = doubled(whole.exact.points(take(X, complete), "X"))
         whole.exact.check_pair(points, whole.X)
         for rows in row_blocks(len(complete), count(whole.X)):
-            columns, support = evaluate(whole, take(points, rows))
-            for j, t in enumerate(complete[rows]):
-                seen[t] = Seen(whole, columns[:, j], float(to_numpy(support)[j]))
+            for t, one in zip(complete[rows], seen_at(whole, take(points, rows)), strict=True):
+                seen[t] = one
     for t in sorted(set(range(len(masks))) - set(complete)):
         found = present(whole, take(X, [t]), masks[t])
         if found is not None:
