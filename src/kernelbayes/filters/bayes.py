@@ -42,17 +42,18 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
+    ratio_of,
     rule_of,
     state_gram,
 )
 from kernelbayes.filters.sequences import Part, Training, join, names_of, read
 from kernelbayes.filters.step import normalised
-from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, doubled, integer, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
+from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["auto"]
@@ -154,7 +155,7 @@ class KernelBayesFilter(Filter):
         lags: Lags | Literal["auto"] = "auto",
         order: int | Literal["auto"] = "auto",
         features: Features | Literal["auto"] = "auto",
-        ratio: RatioMethod = "kulsif",
+        ratio: Method = "kulsif",
         memory: float | Literal["auto"] = "auto",
         tempering: float | Literal["auto"] = "auto",
         literal: bool = False,
@@ -305,10 +306,9 @@ class KernelBayesFilter(Filter):
 
     def _initial_weights(self, initial: Initial) -> Array:
         L = self.dynamics_.features
-        n = self.dynamics_.n
         if isinstance(initial, str):
             _check_initial(initial)
-            return namespace(L).ones_like(L[:, 0]) / n
+            return namespace(L).ones_like(L[:, 0]) / self.dynamics_.n
         if isinstance(initial, Embedding) and initial.points is self.Z_:
             weights = doubled(initial.weights)
         else:

@@ -24,8 +24,7 @@ from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_doubles
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import training_parts
 from kernelbayes.filters.choose.smoothing import choose_smoothing
-from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge
-from kernelbayes.filters.update import ratio_of
+from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge, ratio_of
 from kernelbayes.gram import Gram
 from kernelbayes.points import count, integer, take
 

@@ -28,6 +28,7 @@ from kernelbayes.arrays import (
     like,
     namespace,
 )
+from kernelbayes.embedding import Embedding
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
@@ -36,6 +37,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import Points, count, doubled, integer, option, positive, share, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
+from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import usual_support
 
 if TYPE_CHECKING:
@@ -303,3 +305,36 @@ def check_parameters(model: Filter, automatic: str) -> None:
     for name in ("memory", "tempering"):
         if isinstance(values[name], str):
             option(values[name], name, ("auto",))
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """Prior weights on the training states by an estimate of the density ratio of the two."""
+
+    method: Method
+    kernel: Kernel
+    Z: Points
+    ridge: float
+
+    def __call__(self, points: Points, weights: Array) -> Array | None:
+        """Weights (n,) of a weighted sample; None if it is far from all training states."""
+        given = Embedding(points, weights, self.kernel)
+        found = density_ratio(given, self.Z, self.kernel, self.method, self.ridge, rng=0)
+        total = namespace(weights).sum(found.at_denominator)
+        return found.at_denominator / total if float(total) > 0.0 else None
+
+    def of_weights(self, v: Array) -> Array | None:
+        """Weights (n,) of weighted training states."""
+        return self(self.Z, v)
+
+
+def ratio_of(model: Filter) -> Ratio | None:
+    """Return how a fitted filter estimates prior weights; None is KuLSIF, which is linear."""
+    method = option(model.ratio, "ratio", get_args(Method))
+    if method == "kulsif":
+        return None
+    if model.method != "importance":
+        raise ValueError(
+            f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
+        )
+    return Ratio(method, model.kernel_z_, doubled(model.Z_), model.prior_ridge_)

@@ -44,6 +44,7 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
+    ratio_of,
     rule_of,
     state_gram,
 )
@@ -56,13 +57,13 @@ from kernelbayes.filters.sequences import (
     read,
     unstacked,
 )
-from kernelbayes.filters.update import RatioMethod, ratio_of
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, count, doubled, integer, option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
+from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["loo"]
@@ -145,7 +146,7 @@ class KernelMonteCarloFilter(Filter):
         back_ridge: float = 0.1,
         rank: int | None = None,
         low_rank: LowRankMethod = "nystrom",
-        ratio: RatioMethod = "kulsif",
+        ratio: Method = "kulsif",
         memory: float = 1.0,
         tempering: float = 1.0,
         literal: bool = False,

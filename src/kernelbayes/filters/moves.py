@@ -28,9 +28,9 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
+from kernelbayes.filters.model import Ratio
 from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.step import cut_off, normalised
-from kernelbayes.filters.update import Ratio
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel

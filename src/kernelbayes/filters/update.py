@@ -12,13 +12,12 @@ with prior weights gamma on the training sample, there are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelbayes.arrays import Array, Floats, namespace, row_blocks, to_numpy
-from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Dynamics, Observations, Rule
@@ -26,26 +25,22 @@ from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps,
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
-from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
     Points,
     PointsLike,
     count,
     doubled,
     in_order,
-    option,
     row_in_order,
     take,
 )
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
-from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import nearest_similarity
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
-RatioMethod = Method
 # Prior weights below this share of the largest are rounding errors of the operators before them.
 ACTIVE = 1e-10
 
@@ -88,10 +83,7 @@ def seen_at(observations: Observations, points: Points) -> list[Seen]:
     support = np.asarray(to_numpy(found))
     trusted = np.zeros(len(support))
     if not observations.rule.literal:
-        known = np.isfinite(support)
-        trusted = np.where(
-            known, trust(np.where(known, support, 0.0), observations.usual_support), 0.0
-        )
+        trusted = trust(np.nan_to_num(support), observations.usual_support)
     each = zip(support.tolist(), trusted.tolist(), strict=True)
     return [Seen(observations, columns[:, j], *one) for j, one in enumerate(each)]
 
@@ -180,39 +172,6 @@ def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
 
 
 # --- the equations --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Ratio:
-    """Prior weights on the training states by an estimate of the density ratio of the two."""
-
-    method: RatioMethod
-    kernel: Kernel
-    Z: Points
-    ridge: float
-
-    def __call__(self, points: Points, weights: Array) -> Array | None:
-        """Weights (n,) of a weighted sample; None if it is far from all training states."""
-        given = Embedding(points, weights, self.kernel)
-        found = density_ratio(given, self.Z, self.kernel, self.method, self.ridge, rng=0)
-        total = namespace(weights).sum(found.at_denominator)
-        return found.at_denominator / total if float(total) > 0.0 else None
-
-    def of_weights(self, v: Array) -> Array | None:
-        """Weights (n,) of weighted training states."""
-        return self(self.Z, v)
-
-
-def ratio_of(model: Filter) -> Ratio | None:
-    """Return how a fitted filter estimates prior weights; None is KuLSIF, which is linear."""
-    method = option(model.ratio, "ratio", get_args(RatioMethod))
-    if method == "kulsif":
-        return None
-    if model.method != "importance":
-        raise ValueError(
-            f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
-        )
-    return Ratio(method, model.kernel_z_, doubled(model.Z_), model.prior_ridge_)
 
 
 def on_sample(dynamics: Dynamics, W: Array) -> Array:
