@@ -55,6 +55,7 @@ from kernelbayes.rules.prior import (
     usable_weights,
 )
 from kernelbayes.rules.ratio import DensityRatio
+from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable
 
 Form = Literal["a", "b"]
@@ -87,9 +88,19 @@ def sum_rule(
     """
     option(form, "form", FORMS)
     cond = as_conditional(cme)
-    b = cond.outputs
-    gamma = cond.apply(prior_element(prior, cond.inputs))
-    return Embedding(b.points, gamma, b.kernel if form == "a" else b.kernel * b.kernel, b.names)
+    b, element = cond.outputs, prior_element(prior, cond.inputs)
+    gamma = cond.apply(element)
+    centre = centre_of(cond.inputs, b, gamma) if _is_probability(element) else None
+    kernel = b.kernel if form == "a" else b.kernel * b.kernel
+    return Embedding(b.points, gamma, kernel, b.names, centre=centre)
+
+
+def _is_probability(prior: MeanElement) -> bool:
+    """Whether a prior's mass is meant to be one; else means scale with the mass."""
+    if not isinstance(prior, Embedding) or prior.centre is not None:
+        return True
+    made = prior.diagnostics is not None  # by a rule, whose ridge took some of the mass
+    return made or abs(to_float(prior.mass) - 1.0) <= epsilon(prior.weights) ** 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +112,7 @@ class Joint(Embedding):
 
     # Form (a) lives on a grid: weights (n, m) over z_i and prior points u_j.
     grid: tuple[Points, Points, Array] | None = field(default=None, repr=False)
+    centred: bool = field(default=False, repr=False)  # whether means count what is missing from one
 
     def __repr__(self) -> str:
         """Size, mass and kernels; the arrays are in ``points`` and ``weights``."""
@@ -112,12 +124,17 @@ class Joint(Embedding):
         kernels = {key: kernel for key, kernel, _ in self.kernel.split(first)}
         if part not in kernels:
             raise ValueError(f"part must be 'x' or 'z', got {part!r}")
-        if self.grid is None:
-            return Embedding(self.points[part], self.weights, kernels[part])
-        Z, U, weights = self.grid
-        xp = namespace(weights)
-        points, axis = (U, 0) if part == "x" else (Z, 1)
-        return Embedding(points, xp.sum(weights, axis=axis), kernels[part])
+        points, weights = self.points[part], self.weights
+        if self.grid is not None:
+            Z, U, weights = self.grid
+            points = U if part == "x" else Z
+            weights = namespace(weights).sum(weights, axis=0 if part == "x" else 1)
+        given = Variable(self.points["x"], kernels["x"])
+        own = centre_of(given, Variable(points, kernels[part]), weights) if self.centred else None
+        return Embedding(points, weights, kernels[part], centre=own)
+
+    def _reweighted(self, weights: Array) -> Joint:
+        return replace(super()._reweighted(weights), grid=None, centred=False)
 
 
 def chain_rule(
@@ -145,7 +162,8 @@ def chain_rule(
     if form == "b":
         if cond.lift is not None:
             raise ValueError("form 'b' needs pairs; this conditional embedding came from form 'a'")
-        return Joint({"x": A.points, "z": B.points}, cond.apply(element), kernel)
+        pairs = {"x": A.points, "z": B.points}
+        return Joint(pairs, cond.apply(element), kernel, centred=_is_probability(element))
     sample = _own_points(element)
     weights = _transport(cond, sample)
     n, m = weights.shape
@@ -154,7 +172,8 @@ def chain_rule(
         "z": take(B.points, np.repeat(np.arange(n), m)),
     }
     flat = namespace(weights).reshape(weights, (-1,))
-    return Joint(pairs, flat, kernel, grid=(B.points, sample.points, weights))
+    grid = B.points, sample.points, weights
+    return Joint(pairs, flat, kernel, grid=grid, centred=_is_probability(sample))
 
 
 def bayes_rule(
@@ -205,13 +224,14 @@ def bayes_rule(
         ridge = choose_ridge(B, A, weights, method)
     rule, _ = turned(cond, weights, method, check_ridge(ridge))
     if form == "b" or element is None:
-        return rule
+        return replace(rule, centre=centre_of(B, A, weights))
     sample = _own_points(element)
     kept = namespace(gamma).where(weights > 0, gamma, 0.0 * gamma)
     kept = kept if method == "importance" else gamma
     given = ratio is not None or bool(namespace(gamma).any(kept != weights))
     lift = _lift(cond, sample, weights, method, given)
-    return replace(rule, outputs=Variable(sample.points, A.kernel, A.names), lift=lift)
+    outputs = Variable(sample.points, A.kernel, A.names)
+    return replace(rule, outputs=outputs, lift=lift, centre=centre_of(B, outputs, _shares(sample)))
 
 
 def turn(

@@ -70,12 +70,15 @@ class Conditional:
     lift : array (m, n), optional
         Weights over the outputs are ``solver.solve(k)`` without it, and ``lift @ solver.values(k)``
         with it: then the outputs (m points) are not paired with the inputs.
+    centre : array (d,), optional
+        Where means of the answers count the mass that is missing from one.
     """
 
     inputs: Variable
     outputs: Variable
     operator: Solver | Ridge = "loo"
     lift: Array | None = None
+    centre: Array | None = None
 
     @property
     def n(self) -> int:
@@ -125,7 +128,7 @@ class Conditional:
         points, single = inputs.kernel.query(X_new, inputs.points, inputs.names)
         weights, support = self._weights(points)
         kernel = outputs.kernel if kernel is None else as_kernel(kernel)
-        batch = Batch(outputs.points, weights, kernel, outputs.names)
+        batch = Batch(outputs.points, weights, kernel, outputs.names, centre=self.centre)
         diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics, 0.0 * support)
         batch = replace(batch, diagnostics=diagnostics)
         return batch[0] if single else batch
