@@ -46,6 +46,7 @@ DATES = {
     "numpy": np.array(["2026-01-01", "2026-01-02"], "M8[D]"),
     "differences": np.array([1, 2], "m8[s]"),
     "pandas": pd.Series(pd.to_datetime(["2026-01-01", "2026-01-02"])),
+    "periods": pd.Series(pd.period_range("2026", periods=2)),
     "with time zone": pd.Series(pd.to_datetime(["2026-01-01", "2026-01-02"], utc=True)),
     "python": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)],
     "polars": pl.Series([datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 2)]),
@@ -280,3 +281,27 @@ def test_the_median_heuristic_has_no_scale_of_its_own(scale):
     assert kb.Gaussian.median(scale * X).bandwidth == pytest.approx(
         scale * kb.Gaussian.median(X).bandwidth, rel=1e-12
     )
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160, 1e160, 1e200, 1e300])
+@pytest.mark.parametrize("d", [1, 2])
+def test_default_kernels_have_no_scale_of_their_own(scale, d):
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(60, d))
+    z = X[:, 0] + 0.1 * rng.normal(size=60)
+    wanted = kb.KernelBayesRule(rng=0).fit(X, z).predict(X[:5])
+    found = kb.KernelBayesRule(rng=0).fit(scale * X, z).predict(scale * X[:5])
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    other = kb.KernelBayesRule(rng=0).fit(X, scale * z).predict(X[:5])
+    np.testing.assert_allclose(other / scale, wanted, rtol=1e-6)
+    pvalues = [kb.mmd_test(c * X, c * (X + 1), permutations=99, rng=0).pvalue for c in (1.0, scale)]
+    assert pvalues[0] == pvalues[1]
+
+
+def test_an_outlier_beyond_squares_does_not_change_a_default_kernel():
+    X = np.random.default_rng(8).normal(size=(60, 1))
+    widths = []
+    for outlier in (1e3, 1e200):
+        X[0] = outlier
+        widths.append(kb.KernelBayesRule(rng=0).fit(X[1:], X[1:, 0]).kernel_x_.bandwidth)
+    assert widths[0] == widths[1]

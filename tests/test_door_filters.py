@@ -256,3 +256,17 @@ def test_no_column_of_a_table_is_lost(names, expected):
     np.testing.assert_array_equal(frame[[expected[0], expected[3]]], beliefs.mean())
     np.testing.assert_array_equal(frame[expected[6]], beliefs.info.mass)
     assert frame.reset_index().shape[1] == frame.shape[1] + 1
+
+
+@pytest.mark.parametrize("make", ["operator", "particles"])
+def test_a_filter_owns_its_initial_states(make):
+    given = np.array(PRIOR)
+    model = (
+        kb.KernelBayesFilter(KX, KZ, initial=given, transition_ridge=1e-3, **RIDGES)
+        if make == "operator"
+        else kb.KernelMonteCarloFilter(walk, given, KX, KZ, **RIDGES)
+    )
+    model.fit(X, Z)
+    wanted = model.start().belief.weights
+    given[:] = 1e6
+    np.testing.assert_array_equal(model.start().belief.weights, wanted)

@@ -446,6 +446,30 @@ def test_a_step_takes_only_states_of_its_own_filter():
     state, _ = model.step(model.start(), X[0])
     twin = kb.KernelBayesFilter(**options).fit(X, Z)  # the same states, stored elsewhere
     twin.step(state, X[1])
+    wider = kb.KernelBayesFilter(**{**options, "kernel_z": kb.Gaussian(2.0)}).fit(X, Z)
+    for ask in (
+        lambda: other.smoothed(model.start(lag=2)),
+        lambda: other.forecast(state, 2),
+        lambda: wider.step(state, X[1]),
+    ):
+        with pytest.raises(ValueError, match="belongs to another filter"):
+            ask()
+    for nothing in ("state", None, state.belief):
+        for use in (lambda s: model.step(s, X[0]), model.smoothed):
+            with pytest.raises(TypeError, match="FilterState is needed"):
+                use(nothing)
+
+
+def test_forecasts_tell_of_particles_that_leave_the_training_states():
+    model, x = drifting(0.3), np.tanh(np.arange(-2.0, 0.0))[:, None]
+    with pytest.warns(kb.NumericalWarning, match="left the training states"):
+        ahead = model.forecast(x, 10)
+    assert ahead.info.left.max() > 0.9
+    state = model.start()
+    for value in x:
+        state, _ = model.step(state, value)
+    with pytest.warns(kb.NumericalWarning, match="left the training states"):
+        model.forecast(state, 10)
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -517,3 +541,67 @@ def test_an_outlier_among_responses_does_not_overflow_the_choice_of_a_kernel(out
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", kb.NumericalWarning)
         assert np.isfinite(model.predict(x[:3])).all()
+
+
+RULES = {
+    "sum": lambda lik, prior, back: kb.sum_rule(back, prior).mean(),
+    "sum of a marginal": lambda lik, prior, back: kb.sum_rule(back).mean(),
+    "sum of a sum": lambda lik, prior, back: kb.sum_rule(
+        back, kb.sum_rule(kb.ConditionalEmbedding(K, K, 1e-2).fit(XS, XS), prior)
+    ).mean(),
+    "chain, a": lambda lik, prior, back: kb.chain_rule(back, prior, "a").marginal("z").mean(),
+    "chain, b": lambda lik, prior, back: kb.chain_rule(back, prior, "b").marginal("z").mean(),
+    "Bayes": lambda lik, prior, back: kb.bayes_rule(lik, ridge=1e-2)(prior[:3]).mean(),
+    "Bayes of a prior": lambda lik, prior, back: kb.bayes_rule(
+        lik, lik.conditional_.inputs.points[:30], ridge=1e-2
+    )(prior[:3]).mean(),
+    "Bayes, a": lambda lik, prior, back: kb.bayes_rule(
+        lik, lik.conditional_.inputs.points[:30], form="a", ridge=1e-2
+    )(prior[:3]).mean(),
+    "Bayes, original": lambda lik, prior, back: kb.bayes_rule(lik, None, "original", ridge=1e-4)(
+        prior[:3]
+    ).mean(),
+}
+XS = normal(62, 150, 1)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_offset_in_the_rules_of_probability(name):
+    z, prior = XS + 0.3 * normal(63, 150, 1), 0.3 * normal(64, 40, 1)
+    found = []
+    for offset in (0.0, 1e6):
+        lik = kb.ConditionalEmbedding(K, K, 1e-2).fit(z + offset, XS)
+        back = kb.ConditionalEmbedding(K, K, 1e-2).fit(XS, z + offset)
+        found.append(RULES[name](lik, prior, back) - offset)
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-5)
+
+
+def test_a_prior_of_another_mass_scales_what_the_rules_make_of_it():
+    z, cme = XS + 0.3, kb.ConditionalEmbedding(K, K, 1e-2)
+    cme.fit(XS, z)
+    half = 0.5 * kb.embed(XS[:40], K)
+    once = kb.sum_rule(cme, half)
+    np.testing.assert_allclose(once.mean(), once.weights @ z, atol=1e-12)
+    for form in ("a", "b"):
+        joint = kb.chain_rule(cme, XS[:40], form)
+        assert (2.0 * joint).marginal("z").mass == pytest.approx(2.0 * joint.mass, rel=1e-9)
+        np.testing.assert_allclose(
+            (2.0 * joint).marginal("z").mean(), 2.0 * joint.marginal("z").weights @ z, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("form", ["a", "b"])
+@pytest.mark.parametrize("method", ["importance", "original"])
+def test_a_prior_whose_weights_cancel_is_told_of(method, form):
+    z = XS + 0.3 * normal(63, 150, 1)
+    cme = kb.ConditionalEmbedding(K, K, 1e-2).fit(z, XS)
+    prior = kb.embed(z[:2], K, weights=[1.0, -1.0])
+    with pytest.warns(kb.NumericalWarning, match="weights of the prior cancel"):
+        found = kb.bayes_rule(cme, prior, method, form=form, ridge=1e-2)(XS[:3])
+    assert np.isfinite(found.mean()).all()
+
+
+def test_features_whose_products_overflow_are_refused_in_our_words():
+    X = 1e200 * normal(65, 30, 2)
+    with pytest.raises(ValueError, match="check the kernel's scale"):
+        kb.ConditionalEmbedding(kb.Linear(), kb.Linear(), 1e-3).fit(X, X)(X[:1])

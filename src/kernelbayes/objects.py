@@ -44,7 +44,8 @@ def refuse_dates(X: object, name: str) -> None:
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "mMO":
         return
     kinds = set(map(type, X.ravel().tolist())) if X.dtype.kind == "O" else {date}
-    if any(issubclass(kind, date | timedelta | time) for kind in kinds):
+    times = date | timedelta | time
+    if any(issubclass(kind, times) or kind.__name__ == "Period" for kind in kinds):  # of pandas
         raise TypeError(
             f"{name} holds dates or times; turn them into numbers first: for a trend, for instance "
             "seconds since a reference, (X - X.min()) / np.timedelta64(1, 's'); for a rhythm the "

@@ -299,7 +299,7 @@ class KernelBayesFilter(Filter):
             How many past beliefs to keep, for :meth:`smoothed`.
         """
         check_is_fitted(self, "dynamics_")
-        initial = self.initial if prior is None else prior
+        initial = getattr(self, "initial_", self.initial) if prior is None else prior
         belief = Embedding(self.Z_, self._initial_weights(initial), self.kernel_z_, self.names_z_)
         unknown = initial if isinstance(initial, str) else None
         return FilterState(0, belief, unknown, integer(lag, "lag", 0))  # type: ignore[arg-type]

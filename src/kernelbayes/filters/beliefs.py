@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ from kernelbayes.tables import as_frame, distinct
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+    from kernelbayes.filters.loop import Filter
 
 Start = Literal["uniform", "observation"] | None
 
@@ -106,15 +109,23 @@ class FilterState:
     unlike: float = 0.0  # share of the last observation that was not trusted
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control, unlike) of each
 
-    def check(self, states: Points) -> None:
-        """Raise unless the belief is over these training states."""
-        if not same_value(self.belief.points, states):
-            raise ValueError(
-                "this state belongs to another filter: its belief is over other training states; "
-                "begin with start() of the filter that makes the step"
-            )
-
     past: Array | None = field(default=None, repr=False)  # the last observations, for lags
+
+
+def check_state(state: FilterState, model: Filter) -> None:
+    """Raise unless a state is one of this filter's."""
+    if not isinstance(state, FilterState):
+        raise TypeError(
+            f"a FilterState is needed, from start() or the step before, got {reprlib.repr(state)}"
+        )
+    belief = state.belief
+    if belief.points is model.Z_:
+        return
+    if belief.kernel != model.kernel_z_ or not same_value(belief.points, model.Z_):
+        raise ValueError(
+            "this state belongs to another filter: its belief is over other training states, or "
+            "under another kernel; begin with start() of the filter that makes the step"
+        )
 
 
 @dataclass(frozen=True, eq=False)

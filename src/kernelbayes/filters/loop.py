@@ -8,6 +8,7 @@ sequences run in lockstep, so that their predictions are one matrix product.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Bools, namespace, threads_for
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import Beliefs, FilterState, Forecast, ManyBeliefs, StepInfo
+from kernelbayes.filters.beliefs import (
+    Beliefs,
+    FilterState,
+    Forecast,
+    ManyBeliefs,
+    StepInfo,
+    check_state,
+)
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import Encoder
 from kernelbayes.filters.missing import filled_by_state, split_missing
@@ -34,7 +42,7 @@ from kernelbayes.filters.sequences import (
 )
 from kernelbayes.filters.smooth import backward, passed_back
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
-from kernelbayes.filters.told import observations_or_any, told
+from kernelbayes.filters.told import told, told_ahead
 from kernelbayes.filters.update import Seen, prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
@@ -74,10 +82,10 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     ) -> Bools | None:
         """Keep training pairs X and Z, under kernels; which entries of X are known, if not all."""
         X, known = split_missing(X)
-        if (
-            getattr(self, "features_", "raw") == "regression"
-        ):  # then kernel_x is not on observations
-            kernel_x = None
+        given = self.initial
+        self.initial_ = given if isinstance(given, str) or callable(given) else deepcopy(given)
+        if getattr(self, "features_", "raw") == "regression":
+            kernel_x = None  # it is not on observations
         self.kernel_x_ = default_kernel(doubled(X)) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(doubled(Z), "Z") if kernel_z is None else kernel_z
         self.Z_ = self.kernel_z_.points(Z, "Z")
@@ -104,6 +112,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         belief about the first one.
         """
         check_is_fitted(self, "dynamics_")
+        check_state(state, self)
         later, ridge, now = state.belief.weights, self._back_ridge(), state.unlike
         for back, (w, control, before) in enumerate(reversed(state.history), 1):
             kept, now = max(before, now), before
@@ -296,7 +305,7 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     """Forecast from a live state, whose time is the number of steps made."""
     if state.t == 0:
         raise ValueError("a forecast needs a state after at least one step; this one is a start")
-    state.check(model.Z_)
+    check_state(state, model)
     kernel_u = getattr(model, "kernel_u_", None)
     future = acting(controls, horizon + 1, kernel_u, model.names_u_)
     return ahead(model, state.belief.weights, horizon, future, state.t)
@@ -310,16 +319,11 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
         W, lost = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
         xp = namespace(W)
         states.append(W[:, 0])
-        infos.append(
-            StepInfo(
-                *(np.nan, np.nan, float(1.0 / xp.sum(W**2)), False, False),
-                reset=bool(lost[0] >= 1.0),
-                left=float(lost[0]),
-            )
-        )
+        ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
+        infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
         w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
         seen.append(normalised(w))
-    seen = observations_or_any(seen, states[0])
+    seen = told_ahead(seen, states[0], infos)
     X, names, encoder = model.X_, model.names_x_, model.encoder_
     estimates = encoder is not None and encoder.regression is not None and not encoder.beside
     kernel = default_kernel(X) if estimates else model.kernel_x_

@@ -208,13 +208,12 @@ class KernelMonteCarloFilter(Filter):
         seed = int(rng.integers(2**31))
         with threads_for(2.0 * count(self.Z_) ** 2 * (self.rank or 300)):
             examples = end_to_end(controls, None)
-            self.initial_ = self.initial
             if self.transition is not None:
                 self.transition_: Transition = self.transition
             elif data is not None:
                 self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng)
                 examples = data.controls
-                self.initial_ = self.Z_ if self.initial is None else self.initial
+                self.initial_ = self.Z_ if self.initial is None else self.initial_
             if self.subsample is not None:
                 known = self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)

@@ -39,7 +39,7 @@ from kernelbayes.arrays import (
     total,
 )
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import FilterState, Start, StepInfo
+from kernelbayes.filters.beliefs import FilterState, Start, StepInfo, check_state
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
@@ -241,8 +241,7 @@ def step(
     info : StepInfo
     """
     check_is_fitted(model, "dynamics_")
-    if state.belief.points is not model.Z_:
-        state.check(model.Z_)
+    check_state(state, model)
     steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):

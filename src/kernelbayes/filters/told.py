@@ -46,8 +46,12 @@ def warn_empty(infos: list[StepInfo]) -> None:
         )
 
 
-def observations_or_any(seen: list[Array | None], like: Array) -> list[Array]:
-    """Weights (n,) of forecast observations; equal ones, and a warning, where there are none."""
+def told_ahead(seen: list[Array | None], like: Array, infos: list[StepInfo]) -> list[Array]:
+    """Warn of forecasts that have left the training states; return those of the observations.
+
+    Their weights (n,) are equal ones, and a warning says so, where there are none.
+    """
+    warn_reset(infos)
     nothing = [h + 1 for h, w in enumerate(seen) if w is None]
     if nothing:
         warnings.warn(

@@ -233,7 +233,8 @@ def _moments(L: Array, d: Array | None, B: Array | None) -> Moments:
 
 def _square(L: Array) -> Array:
     """L^T L in double precision; one symmetric update where L is double already."""
-    return L.T @ L if L.dtype == namespace(L).float64 else weighted_sum(L.T, L)
+    with np.errstate(over="ignore", invalid="ignore"):  # solvers refuse what is not finite
+        return L.T @ L if L.dtype == namespace(L).float64 else weighted_sum(L.T, L)
 
 
 def _weighted_square(L: Array, d: Array) -> Array:

@@ -233,11 +233,15 @@ class Gaussian(Radial, Stationary):
 
 def vector_kernel(U: Floats) -> Gaussian:
     """Gaussian kernel for points (n, d): spreads of the columns times their typical distance."""
-    if U.shape[1] == 1:
+    size = float(np.abs(U).max())  # squares leave the range of floating point
+    far = not 1e-100 < size < 1e100 and float(U.min()) < float(U.max())
+    if U.shape[1] == 1 and not far:
         return Gaussian(typical(pdist(U[kept(len(U))])))
     spreads = column_spreads(U)
-    h = typical(pdist(U[kept(len(U))] / spreads))
-    return Gaussian(tuple(in_range(h * spreads)))
+    with np.errstate(over="ignore"):  # of outliers
+        h = typical(pdist(U[kept(len(U))] / spreads))
+    widths = in_range(h * spreads)
+    return Gaussian(float(widths[0]) if len(widths) == 1 else tuple(widths))
 
 
 def column_spreads(U: Floats) -> Floats:

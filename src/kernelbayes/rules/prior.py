@@ -20,6 +20,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
+from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import Points, PointsLike, in_order, own, points_in_order
 from kernelbayes.rules.conditional import Conditional
@@ -134,7 +135,15 @@ def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
     """
     xp = namespace(gamma)
     mass, arrived = to_float(prior.mass), to_float(xp.sum(gamma))
-    signed = abs(mass) < COVERED * to_float(xp.sum(xp.abs(prior.weights)))
+    size = to_float(xp.sum(xp.abs(prior.weights)))
+    if size > 0.0 and abs(mass) < LEAST_SHARE * size:
+        warnings.warn(
+            f"the weights of the prior cancel: they sum to {mass:.1e}, their absolute values to "
+            f"{size:.1e}. What is left is no distribution, and posteriors under it mean nothing",
+            NumericalWarning,
+            stacklevel=4,
+        )
+    signed = abs(mass) < COVERED * size
     lost = gamma.shape[0] * to_float(xp.max(xp.abs(gamma))) <= epsilon(gamma)
     if signed or lost or arrived >= COVERED * mass:  # nothing arrived: usable_weights says so
         return

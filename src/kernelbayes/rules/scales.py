@@ -177,7 +177,8 @@ def _vectors(base: Kernel, X: Floats, H: Floats) -> Kernel:
             if race.error >= before:
                 break
     if d > 1:
-        width = typical(pdist(X))
+        size = float(h.max())  # in these units squares stay in the range of floating point
+        width = size * typical(pdist(X / size))
         race = _Race(X / width, H)
         whole = _best([_Tried(Gaussian(f * width), race.at(f)) for f in {1.0, first.best}])
         if _best(tried).beaten_by(whole, BEYOND_DOUBT):

@@ -41,6 +41,7 @@ from kernelbayes.arrays import (
     namespace,
     narrowed,
     row_blocks,
+    to_float,
     total,
     weighted_sum,
 )
@@ -167,5 +168,5 @@ def centre_of(inputs: Variable, outputs: Variable, weights: Array | None = None)
         return outputs.mean
     equal = xp.ones_like(Z[:, 0])
     w = equal if weights is None else xp.clip(weights, min=0.0)
-    w = w if float(total(w)) > 0.0 else equal
+    w = w if to_float(total(w)) > 0.0 else equal
     return narrowed(weighted_sum(w / total(w), Z), Z)
