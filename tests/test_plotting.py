@@ -202,9 +202,9 @@ def test_a_small_batch_is_curves_a_large_one_is_a_band(m):
     assert vectors.plot().shape == (2,)
 
 
-def test_pictures_of_categories_are_refused_and_matplotlib_is_named(pair, monkeypatch):
+def test_pictures_of_matrices_are_refused_and_matplotlib_is_named(pair, monkeypatch):
     with pytest.raises(TypeError, match="R\\^d"):
-        kb.embed(["a", "b"], kb.Delta()).plot()
+        kb.embed(np.ones((3, 2, 2)), kb.Trace()).plot()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'kernelbayes\[plot\]'"):
         pair[0].plot()

@@ -44,6 +44,7 @@ from kernelbayes.rules.conditional import (
 )
 from kernelbayes.rules.kulsif import kulsif_ridge
 from kernelbayes.rules.merging import Again, Merging, tilted
+from kernelbayes.rules.predicting import Predicting
 from kernelbayes.rules.prior import (
     BayesMethod,
     PriorLike,
@@ -62,7 +63,7 @@ from kernelbayes.scale.statistics import Summed
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
-class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
+class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
     """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
 
     Parameters
@@ -236,8 +237,10 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         found = replace(self.rule_(X_new, kernel), centre=self._centre)
         return filled(self.rule_, found, self._prior_on_z(), self.normalize, self.literal)
 
-    def predict(self, X: PointsLike) -> Array:
-        """Posterior means, (m, d), or (m,) if Z was 1-d.
+    def predict(self, X: PointsLike, return_std: bool = False) -> Any:
+        """Posterior means, (m, d), or (m,) if Z was 1-d; of names the most probable, (m,).
+
+        With ``return_std`` also the standard deviations, of the same shape.
 
         Around the prior's mean c, as ``posterior(X).mean()``: c + sum_i w_i (z_i - c), so that an
         offset of Z is added to the means and to nothing else. With ``literal=True`` c is 0.
@@ -245,8 +248,8 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         """
         check_is_fitted(self, "rule_")
         if self.values_ is None:
-            raise TypeError("posterior means need numeric Z; use posterior(X) and decode it")
-        points = checked_queries(self, X, self.rule_.inputs, self._reads_rows)
+            return self._most_probable(X, return_std)
+        points = checked_queries(self, self._table(X), self.rule_.inputs, self._reads_rows)
         values = self._centred(numeric_values(self.rule_.outputs.points))
         means, share = filled_values(
             *(self.rule_, points, self._coefficients, values),
@@ -254,7 +257,8 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         )
         warn_unsupported(share)
         means = means if self._centre is None else means + self._centre
-        return means[:, 0] if self._one_dimensional else means
+        means = means[:, 0] if self._one_dimensional else means
+        return (means, self._deviations(X)) if return_std else means
 
     def _centred(self, values: Array) -> Array:
         """Values (n, d) less the centre of means."""
@@ -324,14 +328,10 @@ class KernelBayesRule(RegressorMixin, Merging, BaseEstimator):  # type: ignore[m
         for name, allowed in OPTIONS.items():
             option(getattr(self, name), name, allowed)
 
-    @property
-    def _reads_rows(self) -> bool:
-        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
-        kernel = self.kernel_x
-        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
-
     def score(self, X: PointsLike, y: PointsLike, sample_weight: Array | None = None) -> float:
-        """R^2 of :meth:`predict`, the columns of y in the order of training."""
+        """R^2 of :meth:`predict`, the columns of y in the order of training; of names accuracy."""
         hidden = self.likelihood_.inputs
+        if self.values_ is None:
+            return self._accuracy(X, y, sample_weight)
         y = as_floats(in_order(y, hidden.names, "Z", by_name=hidden.kernel.by_name), "Z")
         return float(super().score(X, y, sample_weight))

@@ -23,7 +23,6 @@ from kernelbayes.embedding import density, export, preimage, regions
 from kernelbayes.embedding.density import Bandwidth, Height, Method
 from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
 from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
-from kernelbayes.plot.embeddings import plot_embedding
 from kernelbayes.points import Points, PointsLike
 from kernelbayes.tables import Table
 
@@ -326,16 +325,16 @@ class Decoding(Weighted):
     def plot(self, ax: Any = None, level: float = 0.9, label: str | None = None) -> Any:
         """Draw the distribution: of one coordinate, of two, or all pairs of more (a corner plot).
 
-        One coordinate: the density, its interval shaded, the mean as a line. Two: the points, sized
-        by their weight, and the contours around 50 and 90 % of the mass. More: these two in a
-        lower triangle. A batch over one coordinate: a density for each of up to six members, else
-        the interval and median against the member's number, as for every batch of vectors.
+        One coordinate: the density, its interval shaded, the mean as a line; of categories, bars.
+        Two: the points, sized by their weight, and the contours around 50 and 90 % of the mass.
+        More: these two in a lower triangle. A batch over one coordinate: a density for each of up
+        to six members, else interval and median against the member's number, as for all vectors.
         Silverman's rule widens narrow peaks; draw ``density(x, bandwidth)`` yourself then.
 
         Returns matplotlib Axes, or an array of them. ``ax`` says where to draw if one axes is
         enough, ``level`` is that of the shaded interval, ``label`` is for the legend.
         """
-        return plot_embedding(self, density.grid_density, ax, level, label)
+        return export.plot(self, ax, level, label)
 
     def _ask(self, question: Callable[..., Floats], kind: Kind, *asked: Any) -> Array:
         """Answer of a function on points, weights (m, n) that sum to one, and their kind."""

@@ -1,4 +1,4 @@
-"""Out of the library: data frames and ArviZ."""
+"""Out of the library: data frames, ArviZ, summaries and pictures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Floats, Rng, as_generator, to_numpy
-from kernelbayes.embedding.density import sample
+from kernelbayes.embedding.density import grid_density, sample
 from kernelbayes.embedding.mean import Weighted
+from kernelbayes.plot.embeddings import plot_categories, plot_embedding
 from kernelbayes.points import Points
 from kernelbayes.tables import Row, Table, as_frame, distinct
 
@@ -109,6 +110,17 @@ def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
         labels = [tuple(row) if len(row) > 1 else row[0] for row in rows.tolist()]
     members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
     return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members
+
+
+def plot(mu: Decoding, ax: Any, level: float, label: str | None) -> Any:
+    """Draw a distribution, or bars for the probabilities of categories."""
+    points = mu.points
+    names = not isinstance(points, Mapping) and (
+        not is_array_api_obj(points) or getattr(points.dtype, "kind", "f") in "USO"
+    )
+    if names or mu.kernel.is_categorical:
+        return plot_categories(*probabilities(mu), mu.names, ax)
+    return plot_embedding(mu, grid_density, ax, level, label)
 
 
 def coordinate_names(names: tuple[str, ...] | None, d: int) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +44,24 @@ def plot_embedding(
     if single:
         return _corner(X, W[0], intervals, names, level, density)
     return _bands(ax, intervals, to_numpy(mu.median()), names, level)
+
+
+def plot_categories(
+    labels: Sequence[object], P: Floats, names: tuple[str, ...] | None, ax: Axes | None
+) -> Axes:
+    """Bars of the probabilities P (m, k) of categories, side by side for each member of a batch."""
+    shown = P[:CURVES]
+    ax = subplots() if ax is None else ax
+    at, width = np.arange(len(labels)), 0.8 / len(shown)
+    for i, p in enumerate(shown):
+        place = at + width * (i - 0.5 * (len(shown) - 1))
+        ax.bar(place, p, width, color=CYCLE[i], alpha=0.7, label=str(i) if len(shown) > 1 else None)
+    ax.set_xticks(at, [str(label) for label in labels])
+    ax.set(xlabel=names[0] if names else "z", ylabel="probability", ylim=(0.0, 1.0))
+    if len(shown) > 1:
+        title = f"first {CURVES} of {len(P)}" if len(P) > CURVES else None
+        ax.legend(frameon=False, title=title)
+    return bare(ax)
 
 
 def _line(
