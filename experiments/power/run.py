@@ -19,8 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import kernelbayes as kb
-from kernelbayes.compare.aggregate import MULTIPLES
-from kernelbayes.compare.samples import bandwidth_family
+from kernelbayes.compare.samples import MULTIPLES, bandwidth_family
 
 HERE = Path(__file__).parent
 N, LEVEL = 200, 0.05

@@ -10,7 +10,9 @@ from kernelbayes.compare import (
     drift_report,
     hsic_aggregated,
     hsic_test,
+    ksd_test,
     mmd_aggregated,
+    mmd_fuse,
     mmd_test,
 )
 from kernelbayes.compression import Compressed, Resampled, compress, herd, resample, thin
@@ -60,88 +62,28 @@ from kernelbayes.select.tuning import tune
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    # finite features
-    "Fourier",
-    "Landmarks",
-    "NeuralFeatures",
-    "Precomputed",
-    "fourier",
-    "nystrom",
-    "pivoted_cholesky",
-    # embeddings
-    "Batch",
-    "Embedding",
-    "GaussianEmbedding",
-    "Mixture",
-    "embed",
-    "mmd",
-    "mmd2",
-    # herding
-    "Compressed",
-    "Resampled",
-    "compress",
-    "herd",
-    "resample",
-    "thin",
-    # rules
-    "Calibration",
-    "ConditionalEmbedding",
-    "DensityRatio",
-    "KernelBayesRule",
-    "bayes_rule",
-    "calibrate",
-    "chain_rule",
-    "density_ratio",
-    "sum_rule",
-    "tune",
-    # state-space models
-    "Beliefs",
-    "FilterState",
-    "Forecast",
-    "KernelBayesFilter",
-    "KernelMonteCarloFilter",
-    "StepInfo",
-    # graphs
-    "GraphBeliefs",
-    "KernelBeliefPropagation",
-    "Message",
-    # likelihood-free inference
-    "LikelihoodFree",
-    "Posterior",
-    "Posteriors",
-    "Prior",
-    "SimulationError",
-    "Simulations",
-    "as_prior",
-    "c2st",
-    "coverage",
-    "infer",
-    "lc2st",
-    "misspecification",
-    "pair_plot",
-    "posterior_predictive",
-    "recovery",
-    "reject_abc",
-    "sbc",
-    "simulate",
-    "tarp",
-    # tests
-    "DriftReport",
-    "KernelTestResult",
-    "ci_test",
-    "conditional_mmd_test",
-    "drift_report",
-    "hsic_aggregated",
-    "hsic_test",
-    "mmd_aggregated",
-    "mmd_test",
-    # the rest
-    "NumericalWarning",
-    "laws",
-    "load",
-    "plot",
-    "report",
-    "save",
-]
+# finite features
+__all__ = ["Fourier", "Landmarks", "NeuralFeatures", "Precomputed", "fourier", "nystrom"]
+__all__ += ["pivoted_cholesky"]
+# embeddings
+__all__ += ["Batch", "Embedding", "GaussianEmbedding", "Mixture", "embed", "mmd", "mmd2"]
+# herding
+__all__ += ["Compressed", "Resampled", "compress", "herd", "resample", "thin"]
+# rules
+__all__ += ["Calibration", "ConditionalEmbedding", "DensityRatio", "KernelBayesRule", "bayes_rule"]
+__all__ += ["calibrate", "chain_rule", "density_ratio", "sum_rule", "tune"]
+# state-space models
+__all__ += ["Beliefs", "FilterState", "Forecast", "KernelBayesFilter", "KernelMonteCarloFilter"]
+__all__ += ["StepInfo"]
+# graphs
+__all__ += ["GraphBeliefs", "KernelBeliefPropagation", "Message"]
+# likelihood-free inference
+__all__ += ["LikelihoodFree", "Posterior", "Posteriors", "Prior", "SimulationError", "Simulations"]
+__all__ += ["as_prior", "c2st", "coverage", "infer", "lc2st", "misspecification", "pair_plot"]
+__all__ += ["posterior_predictive", "recovery", "reject_abc", "sbc", "simulate", "tarp"]
+# tests
+__all__ += ["DriftReport", "KernelTestResult", "ci_test", "conditional_mmd_test", "drift_report"]
+__all__ += ["hsic_aggregated", "hsic_test", "ksd_test", "mmd_aggregated", "mmd_fuse", "mmd_test"]
+# the rest
+__all__ += ["NumericalWarning", "laws", "load", "plot", "report", "save"]
 __all__ += kernels.__all__

@@ -7,16 +7,19 @@ distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``powe
 =====================  ============================================================================
 ``mmd_test``           two samples: the distance of their embeddings
 ``mmd_aggregated``     the same over many kernels at once
+``mmd_fuse``           the same by a soft maximum over kernels
 ``hsic_test``          two variables: the distance of the joint embedding from the product
 ``hsic_aggregated``    the same over many pairs of kernels at once
 ``ci_test``            two variables given a third: residuals of conditional embeddings
 ``conditional_mmd_test``  y given x of two samples: the same, with the label of the sample
+``ksd_test``           a sample and a density, known by its score: kernel Stein discrepancy
 =====================  ============================================================================
 
 Modules: ``problem`` says what a test is and makes null distributions by permutation; ``mmd`` and
 ``hsic`` (with ``pairs``) are the two problems; ``nulls`` has the gamma law and the wild bootstrap,
 ``large`` the methods in linear time, ``aggregate`` the tests over many kernels, ``conditional`` and
-``residuals`` those given a variable, ``samples`` weights and kernels, ``result`` what a test gives.
+``residuals`` those given a variable, ``stein`` goodness of fit, ``samples`` weights and kernels,
+``result`` what a test gives.
 
 >>> import numpy as np
 >>> import kernelbayes as kb
@@ -26,26 +29,15 @@ Modules: ``problem`` says what a test is and makes null distributions by permuta
 True
 """
 
-from kernelbayes.compare.aggregate import hsic_aggregated, mmd_aggregated
+from kernelbayes.compare.aggregate import hsic_aggregated, mmd_aggregated, mmd_fuse
 from kernelbayes.compare.conditional import ci_test, conditional_mmd_test
 from kernelbayes.compare.drift import DriftReport, drift_report
 from kernelbayes.compare.hsic import hsic_test
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
+from kernelbayes.compare.stein import ksd_test
 from kernelbayes.plot.tests import plot_null, plot_where
 
-__all__ = [
-    "DriftReport",
-    "Effect",
-    "KernelTestResult",
-    "Witness",
-    "ci_test",
-    "conditional_mmd_test",
-    "drift_report",
-    "hsic_aggregated",
-    "hsic_test",
-    "mmd_aggregated",
-    "mmd_test",
-    "plot_null",
-    "plot_where",
-]
+__all__ = ["DriftReport", "Effect", "KernelTestResult", "Witness", "ci_test"]
+__all__ += ["conditional_mmd_test", "drift_report", "hsic_aggregated", "hsic_test", "ksd_test"]
+__all__ += ["mmd_aggregated", "mmd_fuse", "mmd_test", "plot_null", "plot_where"]

@@ -29,40 +29,38 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import logsumexp
 
 from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, as_doubles, as_generator
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import Sums, TwoSamples
+from kernelbayes.compare.nulls import DECIMALS, TIES, corrected_level, log_tails
 from kernelbayes.compare.pairs import products
 from kernelbayes.compare.problem import (
-    TIES,
     Options,
+    Outcome,
     Problem,
     check_sizes,
+    finish,
     is_constant,
     one_space,
     same_columns,
 )
 from kernelbayes.compare.result import KernelTestResult
-from kernelbayes.compare.samples import check_pairs, kernel_list, pooled_kernel, variable_family
+from kernelbayes.compare.samples import (
+    check_pairs,
+    given,
+    shares,
+    two_sample_collection,
+    variable_collection,
+)
+from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, own, share
-
-# Bandwidths of the two-sample collection, in multiples of the pooled median. They, and the default
-# share of centrality, were chosen for power in experiments/power (see its README).
-MULTIPLES = 2.0 ** np.arange(-4.0, 3.0)
-# Width of the weights of five bandwidths of one variable, from -1 (narrowest) to 1 (widest): the
-# middle one has 59 %, the middle three 90 %. Chosen for power in experiments/power.
-WEIGHT_WIDTH = 0.3
-# The skewness of a weighted sum of chi-squares is at most that of a single one. One near zero is a
-# normal law: at a skewness of 0.1 the 5 % quantile of the gamma law is 2 % above the normal one.
-SKEWNESS = 0.1, np.sqrt(8.0)
-# Statistics and p-values are rounded to this many decimals, so that equal ones are ties.
-DECIMALS = 9
 
 
 def mmd_aggregated(
@@ -146,6 +144,90 @@ def centrality_of(sums: Sums) -> Floats:
     return np.asarray(((first - second) / mass.sum(axis=0)) ** 2)
 
 
+def mmd_fuse(
+    X: PointsLike,
+    Y: PointsLike,
+    kernels: Sequence[Kernel] | None = None,
+    permutations: int = 2000,
+    rng: Rng = None,
+    *,
+    weights: Array | None = None,
+    alpha: float = 0.05,
+) -> KernelTestResult:
+    r"""Two-sample test that fuses many kernels by a soft maximum (MMD-FUSE), with exact level.
+
+    .. math:: \mathrm{FUSE} = \frac{1}{\lambda} \log \sum_k w_k
+        \exp\Big(\lambda\, \frac{\mathrm{MMD}^2_k}{\sqrt{N_k}}\Big), \qquad
+        N_k = \frac{1}{N (N - 1)} \sum_{i \ne j} k(z_i, z_j)^2
+
+    with the unbiased MMD of each kernel, N_k over both samples together, which no permutation
+    changes, and lambda = sqrt(n (n - 1)) of the smaller sample (Biggs, Schrab and Gretton 2023,
+    definition 2 and section 5). One statistic, so one set of permutations gives its exact level.
+
+    Parameters
+    ----------
+    X, Y : points (n, ...), (m, ...)
+    kernels : sequence of Kernel, optional
+        By default the Gaussian kernels of :func:`mmd_aggregated`.
+    permutations : int
+    rng : int, Generator or None
+    weights : array (len(kernels),), optional
+        Prior weights w_k; equal unless given.
+    alpha : float
+        Significance level for ``power_estimate``.
+
+    Returns
+    -------
+    KernelTestResult
+        ``kernel`` is the one that contributes most; ``effect``, ``witness`` are of its MMD.
+        ``details["table"]`` has the normalised statistic and the share of each kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kernelbayes as kb
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(100, 2)), rng.laplace(size=(100, 2))
+    >>> kb.mmd_fuse(x, y + 0.5, permutations=500, rng=0).pvalue < 0.05
+    True
+    """
+    options = Options(permutations, as_generator(rng), alpha, "permutation", unbiased=True)
+    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
+    found = two_sample_collection(X, Y)[0] if kernels is None else given(kernels, "kernels")[0]
+    w = shares(weights, np.ones(len(found)))
+    X, Y = one_space(found[0], X, Y)
+    check_sizes(2, X=count(X), Y=count(Y))
+    problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
+    blocks = problems[0].relabelled(options.permutations, options.rng)
+    values = [[p.statistics(block, unbiased=True) for p in problems] for block in blocks]
+    table = np.concatenate(values, axis=1) / root_mean_squares(problems)[:, None]
+    n = min(problems[0].sizes)
+    sharpness = np.sqrt(n * (n - 1.0))
+    logs = np.log(w)[:, None] + sharpness * table
+    every = logsumexp(logs, axis=0) / sharpness
+    part = np.exp(logs[:, 0] - logsumexp(logs[:, 0]))
+    best = problems[int(np.argmax(part))]
+    rows = zip(problems, table[:, 0].tolist(), part.tolist(), strict=True)
+    told = tuple({"kernel": p.named, "statistic": t, "share": q} for p, t, q in rows)
+    outcome = Outcome(float(every[0]), every[1:], best.estimate(), 1.0, {"table": told},
+                      witness=best.witness())  # fmt: skip
+    result = finish(best, options, outcome, {})
+    return replace(result, method="fused", power_estimate=None)
+
+
+def root_mean_squares(problems: Sequence[TwoSamples]) -> Floats:
+    """Square roots (K,) of the mean squares of the kernels over all pairs of different points."""
+    found = []
+    for problem in problems:
+        G = problem.gram
+        assert isinstance(G, Dense | LowRank)
+        squares = float(np.sum((G.L.T @ G.L if isinstance(G, LowRank) else G.G) ** 2))
+        size = len(problem.omega)
+        off = (squares - float(np.sum(np.asarray(G.diag) ** 2))) / (size * (size - 1))
+        found.append(np.sqrt(max(off, TIES * problem.scale**2)))
+    return np.array(found)
+
+
 def hsic_aggregated(
     X: PointsLike,
     Y: PointsLike,
@@ -209,63 +291,6 @@ def hsic_aggregated(
     ]
     scales = np.array([p.scale for p in problems])
     return aggregate(problems, np.concatenate(values, axis=1), scales, w, options)
-
-
-def two_sample_collection(X: PointsLike, Y: PointsLike) -> tuple[list[Kernel], Floats]:
-    """Gaussian kernels from 1/16 of the pooled median bandwidth to 4 times it, and their weights.
-
-    Weights are proportional to bandwidths: a wide kernel looks at few directions, means above all,
-    and loses much power if it has to share. A fine one sees noise in many directions, and the
-    differences it is needed for make it extreme. Symmetric in the points, as permutations need.
-    """
-    kernel = pooled_kernel(X, Y)
-    if kernel.scaled(2.0) == kernel:
-        return [kernel], np.ones(1)
-    return [kernel.scaled(float(scale)) for scale in MULTIPLES], MULTIPLES
-
-
-def variable_collection(points: PointsLike) -> tuple[list[Kernel], Floats]:
-    """Five Gaussian kernels over the range of distances; weights fall off from the middle."""
-    kernels = variable_family(points)
-    size = len(kernels)
-    m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
-    return kernels, 1.0 / (1.0 + (m / WEIGHT_WIDTH) ** 2)
-
-
-def given(kernels: object, name: str) -> tuple[list[Kernel], Floats]:
-    """Kernels of a sequence, and equal weights."""
-    found = kernel_list(kernels, name, "a non-empty sequence of kernels")
-    return found, np.ones(len(found))
-
-
-def shares(weights: Array | None, prior: Floats) -> Floats:
-    """Positive weights with sum one."""
-    w = prior if weights is None else as_doubles(weights)
-    if w.shape != prior.shape or not np.all(np.isfinite(w) & (w > 0.0)):
-        raise ValueError(f"weights must be {len(prior)} positive numbers, got {weights!r}")
-    return np.asarray(w / w.sum())
-
-
-def log_tails(table: Floats, scales: Floats) -> Floats:
-    """Log p-values (K, members) of every member under a gamma law with the moments of its row.
-
-    A row without spread has p-value one.
-    """
-    spread = table.std(axis=1, keepdims=True)
-    flat = spread <= TIES * scales[:, None]
-    z = (table - table.mean(axis=1, keepdims=True)) / np.where(flat, 1.0, spread)
-    z = np.where(flat, 0.0, np.round(z, DECIMALS))
-    skewness = np.clip(np.mean(z**3, axis=1, keepdims=True), *SKEWNESS)
-    shape = 4.0 / skewness**2
-    return np.where(flat, 0.0, stats.gamma.logsf(shape + z * np.sqrt(shape), shape))
-
-
-def corrected_level(u: Floats, alpha: float) -> float:
-    """Largest u attained by at most a share ``alpha`` of the members, 0 if there is none."""
-    ordered = np.sort(u)
-    values = np.unique(ordered)
-    passed = values[np.searchsorted(ordered, values, side="right") <= np.floor(alpha * len(u))]
-    return float(passed[-1]) if passed.size else 0.0
 
 
 def aggregate(

@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import (
-    Floats,
-    NumericalWarning,
-    Rng,
-    as_array,
-    as_generator,
-    as_vectors,
-)
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, as_vectors
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult

@@ -24,7 +24,13 @@ import numpy as np
 from kernelbayes.arrays import Array, Floats, Ints, Rng, as_generator
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
-from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
+from kernelbayes.compare.nulls import (
+    TIES,
+    BlockLength,
+    lag_one,
+    matrix_moments,
+    permutation_moments,
+)
 from kernelbayes.compare.pairs import (
     GATHER,
     Variable,
@@ -35,7 +41,6 @@ from kernelbayes.compare.pairs import (
     unbiased_hsic,
 )
 from kernelbayes.compare.problem import (
-    TIES,
     Estimate,
     Method,
     Moves,

@@ -34,15 +34,8 @@ import numpy as np
 from scipy import stats
 
 from kernelbayes.arrays import Array, Floats, Ints, as_doubles, row_blocks, threads_for
-from kernelbayes.compare.problem import (
-    TIES,
-    Estimate,
-    Options,
-    Outcome,
-    Problem,
-    check_sizes,
-    jackknife,
-)
+from kernelbayes.compare.nulls import TIES
+from kernelbayes.compare.problem import Estimate, Options, Outcome, Problem, check_sizes, jackknife
 from kernelbayes.gram.features import cheap_features
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel

@@ -26,9 +26,14 @@ import numpy as np
 from kernelbayes.arrays import Array, Bools, Floats, Rng, as_doubles, as_generator, threads_for
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
-from kernelbayes.compare.nulls import BlockLength, lag_one, matrix_moments, permutation_moments
-from kernelbayes.compare.problem import (
+from kernelbayes.compare.nulls import (
     TIES,
+    BlockLength,
+    lag_one,
+    matrix_moments,
+    permutation_moments,
+)
+from kernelbayes.compare.problem import (
     Estimate,
     Method,
     Moves,

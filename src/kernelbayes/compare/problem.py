@@ -32,7 +32,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from kernelbayes.arrays import Floats, Ints, NumericalWarning
-from kernelbayes.compare.nulls import BlockLength, gamma_law, wild_bootstrap
+from kernelbayes.compare.nulls import TIES, BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Kernel
@@ -41,9 +41,6 @@ from kernelbayes.points.values import flag, integer, option, share
 
 Method = Literal["auto", "permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]
-# Two statistics closer than this, relative to the kernel's values, are equal: they are sums of at
-# most 10^8 rounded terms, whose errors (1e-16 each, of random signs) add up to 1e-12.
-TIES = 1e-12
 # Relative trace error at which a factor stands for a Gram matrix: it moves a statistic by about
 # this share of its null mean, far below what permutations resolve.
 FACTOR_TOL = 1e-8

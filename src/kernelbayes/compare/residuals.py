@@ -172,12 +172,7 @@ def hollow_mean(A: Floats) -> float:
 
 
 def residual_test(
-    x: LeftOver,
-    y: LeftOver,
-    given: Candidate,
-    Z: Points,
-    options: Options,
-    details: dict[str, Any],
+    x: LeftOver, y: LeftOver, given: Candidate, Z: Points, options: Options, details: dict[str, Any]
 ) -> KernelTestResult:
     """Test whether what is left over of two variables given z is correlated anywhere along z."""
     n = len(x.R)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, NumericalWarning, as_doubles, as_floats, is_frame
+from kernelbayes.arrays import Array, Floats, NumericalWarning, as_doubles, as_floats, is_frame
 from kernelbayes.compare.problem import Problem, check_sizes
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
@@ -21,6 +21,12 @@ from kernelbayes.points import Points, PointsLike, concatenate, count, share, ta
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
 Doubles = npt.NDArray[np.float64]
 Table = tuple[dict[str, Any], ...]
+# Bandwidths of the two-sample collection, in multiples of the pooled median. They, and the default
+# share of centrality, were chosen for power in experiments/power (see its README).
+MULTIPLES = 2.0 ** np.arange(-4.0, 3.0)
+# Width of the weights of five bandwidths of one variable, from -1 (narrowest) to 1 (widest): the
+# middle one has 59 %, the middle three 90 %. Chosen for power in experiments/power.
+WEIGHT_WIDTH = 0.3
 # Points on which the range of distances is measured: the share of distances below the 5 % quantile
 # of a thousand points has a standard error of about one percent.
 RANGE_POINTS = 1000
@@ -188,3 +194,38 @@ def most_powerful(problems: Sequence[Problem]) -> tuple[tuple[Kernel, ...], Tabl
         rows.append({"kernel": problem.named, "ratio": found.value / max(error, floor)})
     best = int(np.argmax([row["ratio"] for row in rows]))
     return problems[best].kernels, tuple(rows)
+
+
+def two_sample_collection(X: PointsLike, Y: PointsLike) -> tuple[list[Kernel], Floats]:
+    """Gaussian kernels from 1/16 of the pooled median bandwidth to 4 times it, and their weights.
+
+    Weights are proportional to bandwidths: a wide kernel looks at few directions, means above all,
+    and loses much power if it has to share. A fine one sees noise in many directions, and the
+    differences it is needed for make it extreme. Symmetric in the points, as permutations need.
+    """
+    kernel = pooled_kernel(X, Y)
+    if kernel.scaled(2.0) == kernel:
+        return [kernel], np.ones(1)
+    return [kernel.scaled(float(scale)) for scale in MULTIPLES], MULTIPLES
+
+
+def variable_collection(points: PointsLike) -> tuple[list[Kernel], Floats]:
+    """Five Gaussian kernels over the range of distances; weights fall off from the middle."""
+    kernels = variable_family(points)
+    size = len(kernels)
+    m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
+    return kernels, 1.0 / (1.0 + (m / WEIGHT_WIDTH) ** 2)
+
+
+def given(kernels: object, name: str) -> tuple[list[Kernel], Floats]:
+    """Kernels of a sequence, and equal weights."""
+    found = kernel_list(kernels, name, "a non-empty sequence of kernels")
+    return found, np.ones(len(found))
+
+
+def shares(weights: Array | None, prior: Floats) -> Floats:
+    """Positive weights with sum one."""
+    w = prior if weights is None else as_doubles(weights)
+    if w.shape != prior.shape or not np.all(np.isfinite(w) & (w > 0.0)):
+        raise ValueError(f"weights must be {len(prior)} positive numbers, got {weights!r}")
+    return np.asarray(w / w.sum())

@@ -17,25 +17,6 @@ from kernelbayes.kernels.vector import (
 )
 from kernelbayes.kernels.warped import Warped
 
-__all__ = [
-    "Custom",
-    "Delta",
-    "Gaussian",
-    "HistogramIntersection",
-    "Kernel",
-    "Laplace",
-    "Linear",
-    "Matern",
-    "Parts",
-    "Periodic",
-    "Polynomial",
-    "Product",
-    "RationalQuadratic",
-    "Rotation",
-    "Scaled",
-    "SpatialPyramid",
-    "Spectrum",
-    "Sum",
-    "Trace",
-    "Warped",
-]
+__all__ = ["Custom", "Delta", "Gaussian", "HistogramIntersection", "Kernel", "Laplace", "Linear"]
+__all__ += ["Matern", "Parts", "Periodic", "Polynomial", "Product", "RationalQuadratic", "Rotation"]
+__all__ += ["Scaled", "SpatialPyramid", "Spectrum", "Sum", "Trace", "Warped"]

@@ -136,6 +136,10 @@ class Kernel(ABC):
         """Bandwidth of a Gaussian kernel, for closed forms; None for any other kernel."""
         return None
 
+    def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats] | None:  # noqa: ARG002
+        """Profile at exponents -|u - v|^2 / 2 and two derivatives; None if it has none."""
+        return None
+
     @property
     def exact(self) -> Kernel:
         """The kernel that this one approximates; itself if it is no approximation."""

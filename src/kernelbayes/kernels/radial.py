@@ -230,6 +230,10 @@ class Gaussian(Radial, Stationary):
         """The bandwidth: this is the Gaussian kernel."""
         return self.bandwidth
 
+    def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats]:
+        """Profile and two derivatives: all the same."""
+        return (values := np.exp(E)), values, values
+
 
 def vector_kernel(U: Floats) -> Gaussian:
     """Gaussian kernel for points (n, d): spreads of the columns times their typical distance."""

@@ -124,6 +124,12 @@ class RationalQuadratic(Radial, Stationary):
             return xp.exp(-self.alpha * (xp.log(self.alpha - E) - math.log(self.alpha)))
         return xp.exp(-self.alpha * xp.log1p(E / -self.alpha))
 
+    def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats]:
+        """Profile (1 - e / alpha)^-alpha and two derivatives."""
+        base = 1.0 - E / self.alpha
+        values = base**-self.alpha
+        return values, values / base, (1.0 + 1.0 / self.alpha) * values / base**2
+
 
 @dataclass(frozen=True, eq=False)
 class Laplace(Bandwidth, Stationary):
