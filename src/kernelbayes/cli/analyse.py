@@ -15,12 +15,11 @@ from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.common import (
     add_command,
     add_model,
-    answers,
-    calibrated,
     keep,
     page,
-    probabilities,
+    page_of,
     stored,
+    table_of,
     training,
 )
 from kernelbayes.cli.errors import InputError
@@ -59,26 +58,10 @@ def _posterior(arguments: argparse.Namespace) -> None:
         return
     new = sheets.points(sheets.read(arguments.new), columns["x"], arguments.new)
     found = model.posterior(new)
-    points = found.points
-    numeric = isinstance(points, np.ndarray) and points.dtype.kind in "fiub"
-    if not numeric and len(columns["z"]) > 1:
-        raise InputError("several hidden columns with text among them have no table of answers")
-    table = (
-        answers(found, columns["z"], arguments.level)
-        if numeric
-        else probabilities(found, points, columns["z"][0])
-    )
-    diagnostics = found.diagnostics
-    sheets.write(
-        {**table, "support": to_numpy(diagnostics.support), "ess": to_numpy(found.ess)},
-        arguments.out,
-    )
-    if arguments.report is not None:
-        data = {"training table": arguments.data or arguments.model, "new rows": arguments.new}
-        data |= {"observed": ", ".join(columns["x"]), "hidden": ", ".join(columns["z"])}
-        held_out = calibrated(lambda: calibrate(model))
-        options: Any = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
-        page(arguments, found, {**data, "prior": arguments.prior}, model=model, **options)
+    table = table_of(found, columns["z"], arguments.level)
+    trust = {"support": to_numpy(found.diagnostics.support), "ess": to_numpy(found.ess)}
+    sheets.write({**table, **trust}, arguments.out)
+    page_of(arguments, model, columns, found, lambda: calibrate(model))
 
 
 def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[str, Any]]:

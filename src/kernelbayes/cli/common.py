@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.sheets import Sheet
+from kernelbayes.embedding.export import probabilities
 from kernelbayes.files import load, save
 from kernelbayes.report import report
 
@@ -83,15 +83,28 @@ def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **wha
         raise InputError(f"cannot write {arguments.report}: {reason}") from error
 
 
-def calibrated(learn: Callable[[], Any]) -> Any:
-    """Calibration of a model on held-out data; None where there is no such thing.
+# What the columns of a model are, in words.
+KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 
-    That is for hidden variables that are not numbers, and for rules without a closed form.
+
+def page_of(
+    arguments: argparse.Namespace, model: Any, columns: dict[str, Any], found: Any, learn: Any
+) -> None:
+    """Write the page of a model's answer, with its calibration where that can be learned.
+
+    It cannot for hidden variables that are not numbers, and for rules without a closed form.
     """
+    if arguments.report is None:
+        return
+    data = {"training": arguments.data or arguments.model, "new rows": arguments.new}
+    data |= {name: ", ".join(columns[key]) for key, name in KEYS.items() if columns.get(key)}
+    data["prior"] = getattr(arguments, "prior", None)
     try:
-        return learn()
+        held_out = learn()
     except (TypeError, ValueError):
-        return None
+        held_out = None
+    options = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
+    page(arguments, found, data, model=model, **options)
 
 
 def training(arguments: argparse.Namespace) -> None:
@@ -113,11 +126,13 @@ def answers(beliefs: Any, names: list[str], level: float) -> Sheet:
     return found
 
 
-def probabilities(beliefs: Any, Z: Any, name: str) -> Sheet:
-    """Most probable category and the probability of each, as columns."""
-    labels, where = np.unique(np.asarray(Z).ravel(), return_inverse=True)
-    weights = np.maximum(to_numpy(beliefs.weights), 0.0)
-    P = weights @ (where[:, None] == np.arange(len(labels)))
-    P /= np.maximum(P.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    columns = {f"{name}_{label}": P[:, k] for k, label in enumerate(labels)}
-    return {name: labels[np.argmax(P, axis=1)], **columns}
+def table_of(beliefs: Any, names: list[str], level: float) -> Sheet:
+    """Columns of the answer: of numbers mean, deviation and interval, of a category its share."""
+    points = beliefs.points
+    if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
+        return answers(beliefs, names, level)
+    if len(names) > 1:
+        raise InputError("several hidden columns with text among them have no table of answers")
+    labels, P = probabilities(beliefs)
+    columns = {f"{names[0]}_{label}": P[:, k] for k, label in enumerate(labels)}
+    return {names[0]: np.asarray(labels)[np.argmax(P, axis=1)], **columns}

@@ -12,24 +12,11 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
-from kernelbayes.cli.common import (
-    add_command,
-    add_model,
-    answers,
-    calibrated,
-    keep,
-    page,
-    probabilities,
-    stored,
-    training,
-)
+from kernelbayes.cli.common import add_command, add_model, keep, page_of, stored, table_of, training
 from kernelbayes.cli.errors import InputError
 from kernelbayes.files import load, save
 from kernelbayes.filters import KernelBayesFilter
 from kernelbayes.filters.choose.tuning import tune_filter
-
-# What the columns of a filter are, in words.
-KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 
 
 def add_filter(commands: Any) -> None:
@@ -88,12 +75,8 @@ def _filter(arguments: argparse.Namespace) -> None:
         tables.append({**label, **_table(found, columns["z"], arguments.level)})
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     sheets.write(joined, arguments.out)
-    if arguments.report is not None:
-        data = {"training table": arguments.data or arguments.model, "new rows": arguments.new}
-        data |= {name: ", ".join(columns[key]) for key, name in KEYS.items() if columns[key]}
-        held_out = calibrated(lambda: model.calibrate(smooth=arguments.smooth))
-        options: Any = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
-        page(arguments, beliefs[0] if len(beliefs) == 1 else beliefs, data, model=model, **options)
+    found = beliefs[0] if len(beliefs) == 1 else beliefs
+    page_of(arguments, model, columns, found, lambda: model.calibrate(smooth=arguments.smooth))
 
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
@@ -123,13 +106,7 @@ def _observed(sheet: sheets.Sheet, columns: dict[str, Any], path: Path) -> tuple
 
 
 def _table(beliefs: Any, names: list[str], level: float) -> sheets.Sheet:
-    points = beliefs.points
-    if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
-        found = answers(beliefs, names, level)
-    elif len(names) == 1:
-        found = probabilities(beliefs, points, names[0])
-    else:
-        raise InputError("several hidden columns with text among them have no table of answers")
+    found = table_of(beliefs, names, level)
     if beliefs.info is not None:
         found |= {"support": to_numpy(beliefs.info.support), "ess": to_numpy(beliefs.info.ess)}
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,6 +111,19 @@ def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
         labels = [tuple(row) if len(row) > 1 else row[0] for row in rows.tolist()]
     members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
     return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members
+
+
+def parts(mu: Any) -> list[Any]:
+    """Embeddings of the parts of a joint variable; of any other, the embedding itself."""
+    if not isinstance(mu.points, Mapping):
+        return [mu]
+    found = []
+    for key, kernel, points in mu.kernel.split(mu.points):
+        names = key if isinstance(key, tuple) else (key,)
+        if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
+            names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
+        found.append(replace(mu, points=points, kernel=kernel, names=names))
+    return found
 
 
 def plot(mu: Decoding, ax: Any, level: float, label: str | None) -> Any:

@@ -172,15 +172,7 @@ class Beliefs(Batch):
 
     def parts(self) -> list[Self]:
         """Beliefs about each part of states with named parts; otherwise the beliefs themselves."""
-        if not isinstance(self.points, Mapping):
-            return [self]
-        found = []
-        for key, kernel, points in self.kernel.split(self.points):
-            names = key if isinstance(key, tuple) else (key,)
-            if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
-                names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
-            found.append(replace(self, points=points, kernel=kernel, names=names))
-        return found
+        return export.parts(self)
 
     def probabilities(self) -> tuple[list[Any], Floats]:
         """Categories in order, and their probabilities (T, number of categories).

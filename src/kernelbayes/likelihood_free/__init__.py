@@ -16,24 +16,6 @@ from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.simulate import SimulationError, Simulations, simulate
 from kernelbayes.likelihood_free.twosample import c2st, lc2st
 
-__all__ = [
-    "LikelihoodFree",
-    "Posterior",
-    "Posteriors",
-    "Prior",
-    "SimulationError",
-    "Simulations",
-    "as_prior",
-    "c2st",
-    "coverage",
-    "infer",
-    "lc2st",
-    "misspecification",
-    "pair_plot",
-    "posterior_predictive",
-    "recovery",
-    "reject_abc",
-    "sbc",
-    "simulate",
-    "tarp",
-]
+__all__ = ["LikelihoodFree", "Posterior", "Posteriors", "Prior", "SimulationError", "Simulations"]
+__all__ += ["as_prior", "c2st", "coverage", "infer", "lc2st", "misspecification", "pair_plot"]
+__all__ += ["posterior_predictive", "recovery", "reject_abc", "sbc", "simulate", "tarp"]

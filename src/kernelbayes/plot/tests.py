@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelbayes.arrays import Floats, as_vectors, to_numpy
-from kernelbayes.plot.canvas import (
-    FIRST,
-    NEUTRAL,
-    SECOND,
-    Axes,
-    bare,
-    draw_signed,
-    subplots,
-)
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_signed, subplots
 from kernelbayes.tables import Row
 
 if TYPE_CHECKING:

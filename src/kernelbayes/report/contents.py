@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelbayes import kernels
 from kernelbayes.compare import DriftReport, KernelTestResult
-from kernelbayes.embedding.export import probabilities
+from kernelbayes.embedding.export import parts, probabilities
 from kernelbayes.graphs import GraphBeliefs
 from kernelbayes.likelihood_free import Posterior, Posteriors
 from kernelbayes.report import differences, pictures
@@ -72,12 +72,12 @@ def question_of(result: Any, asked: Asked) -> str:
             "conditional MMD": "Does y given x differ between the two samples?",
         }.get(result.test, f"{result.test} test: does the null hypothesis hold?")
     if isinstance(result, GraphBeliefs):
-        return f"What {_is(result)}, given what is known of the other nodes?"
+        return f"What {listed(result)}, given what is known of the other nodes?"
     if isinstance(result, Posterior | Posteriors):
         return "Which parameters of the simulator agree with the data that were observed?"
     if is_model(result):
         return f"Which kernels and ridges of {type(result).__name__} suit these data?"
-    hidden = _is(asked.names) if asked.names else "is the hidden variable"
+    hidden = listed(asked.names) if asked.names else "is the hidden variable"
     if is_beliefs(result):
         return f"What {hidden} at each time, given what was observed?"
     return f"What {hidden}, given what was observed?"
@@ -137,7 +137,7 @@ def _embedding(mu: Any, asked: Asked, title: str, truth: Any = None) -> Section:
 def _table(mu: Any, asked: Asked, what: str) -> Table:
     """Summary of the parts that are numbers, probabilities of those that are categories."""
     rows = Table()
-    for part in pictures.parts_of(mu):
+    for part in parts(mu):
         names = pictures.names_of(part, asked.names)
         kind = pictures.kind_of(part)
         if kind == "numbers":
@@ -281,14 +281,12 @@ def constructor(model: Any) -> str:
 
 
 def listed(names: Any) -> str:
-    """Names in a sentence."""
+    """Names in a sentence, with their verb."""
     words = [str(name) for name in names]
-    words = [*words[:MOST_PARTS], "..."] if len(words) > MOST_PARTS else words
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _is(names: Any) -> str:
-    return f"{'are' if len(names) > 1 else 'is'} {listed(names)}"
+    words = [*words[:MOST_PARTS], "others"] if len(words) > MOST_PARTS else words
+    if len(words) == 1:
+        return f"is {words[0]}"
+    return f"are {', '.join(words[:-1])} and {words[-1]}"
 
 
 def facts(result: Any, data: Mapping[str, Any] | None, model: Any) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Floats, Ints, as_vectors, to_numpy
 from kernelbayes.embedding.density import grid_density
-from kernelbayes.embedding.export import probabilities
+from kernelbayes.embedding.export import parts, probabilities
 from kernelbayes.embedding.smooth import silverman
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
 
@@ -49,19 +49,6 @@ def kind_of(mu: Any) -> str:
     return "numbers" if array.ndim <= 2 else "other"
 
 
-def parts_of(mu: Any) -> list[Any]:
-    """Embeddings of the parts of a joint variable; of any other, the embedding itself."""
-    if not isinstance(mu.points, Mapping):
-        return [mu]
-    found = []
-    for key, kernel, points in mu.kernel.split(mu.points):
-        names = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
-        if getattr(points, "ndim", 1) == 2 and points.shape[1] != len(names):
-            names = tuple(f"{names[0]}_{j}" for j in range(points.shape[1]))
-        found.append(replace(mu, points=points, kernel=kernel, names=names))
-    return found
-
-
 def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[str]:
     """Names of coordinates: those given, those of the frame, or z, z0, z1, ..."""
     d = 1 if kind_of(mu) != "numbers" else int(mu.vectors.shape[1])
@@ -77,7 +64,7 @@ def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[st
 def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z") -> Shown:
     """Density of each coordinate with its interval, pairs of coordinates, or bars of categories."""
     shown = Shown()
-    for part in parts_of(mu):
+    for part in parts(mu):
         labels = names_of(part, names, letter)
         if kind_of(part) == "categories":
             shown.pictures.append(_bars(part, labels[0]))
@@ -177,7 +164,7 @@ def of_many(
     shown = Shown()
     frames = np.unique(np.linspace(0, m - 1, min(m, FRAMES_OF_SLIDER)).astype(int))
     shown.places = [titles[i] if titles else f"{what} {i}" for i in frames]
-    for part in parts_of(batch):
+    for part in parts(batch):
         labels = names_of(part, names)
         if kind_of(part) == "categories":
             shown.pictures += _shares(part, labels[0], what, frames)
@@ -185,7 +172,8 @@ def of_many(
             known = None if truth is None else to_numpy(as_vectors(truth, "truth")).astype(float)
             if known is not None and known.shape != (m, len(labels)):
                 raise ValueError(f"truth must have shape {(m, len(labels))}, got {known.shape}")
-            shown.pictures += _series(part, labels, level, what, known, frames)
+            mean, ends = to_numpy(part.mean()), to_numpy(part.interval(level))
+            shown.pictures += series(mean, ends, labels, level, what, known, frames)
             shown.pictures += _now(part, labels, what, known, frames)
             shown.note = _cut(len(labels))
     return shown
@@ -193,13 +181,6 @@ def of_many(
 
 def _some(m: int) -> Ints:
     return np.unique(np.linspace(0, m - 1, min(m, LONGEST_LINE)).astype(int))
-
-
-def _series(
-    batch: Any, names: list[str], level: float, what: str, truth: Floats | None, frames: Ints
-) -> list[Picture]:
-    mean, ends = to_numpy(batch.mean()), to_numpy(batch.interval(level))
-    return series(mean, ends, names, level, what, truth, frames)
 
 
 def series(

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    as_array,
-    as_doubles,
-    namespace,
-    row_blocks,
-    to_numpy,
-)
+from kernelbayes.arrays import Array, Floats, as_array, as_doubles, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.export import probabilities
 from kernelbayes.kernels import Kernel

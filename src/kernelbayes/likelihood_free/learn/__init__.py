@@ -21,19 +21,5 @@ from kernelbayes.likelihood_free.learn.task import (
     check_options,
 )
 
-__all__ = [
-    "Criterion",
-    "Data",
-    "Learner",
-    "Observed",
-    "Space",
-    "Task",
-    "Variant",
-    "bounded",
-    "candidates",
-    "check_options",
-    "choose",
-    "learn",
-    "read_data",
-    "unbounded",
-]
+__all__ = ["Criterion", "Data", "Learner", "Observed", "Space", "Task", "Variant", "bounded"]
+__all__ += ["candidates", "check_options", "choose", "learn", "read_data", "unbounded"]
