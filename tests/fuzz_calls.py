@@ -1312,6 +1312,32 @@ def _(X, Y, permutations, rng, alpha):
 
 
 @entry(
+    "mmd_fuse",
+    make=two_samples,
+    kinds=TEST_KINDS,
+    rows=(("X",), ("Y",)),
+    laws={"container": ("*",)},
+    frames=False,
+    share=2,
+)
+def _(X, Y, permutations, rng, alpha):
+    return tested(kb.mmd_fuse(X, Y, None, permutations, rng, alpha=alpha))
+
+
+@entry(
+    "ksd_test",
+    make=lambda rng: {"X": rng.normal(size=(20, 2)), "draws": 19, "rng": 0, "alpha": 0.05},
+    kinds={"X": "sample", "draws": "count", "rng": "rng", "alpha": "share"},
+    rows=(("X",),),
+    laws={"container": ("*",)},
+    frames=False,
+    share=2,
+)
+def _(X, draws, rng, alpha):
+    return tested(kb.ksd_test(X, lambda x: -x, None, draws, rng, alpha=alpha))
+
+
+@entry(
     "hsic_aggregated",
     make=two_variables,
     kinds=TEST_KINDS,
@@ -1402,6 +1428,23 @@ def _(points, kernel, weights, path):
 
 
 REGISTRY["load"] = REGISTRY["save"]
+
+
+def new_page(rng):
+    return str(Path(tempfile.mkdtemp(prefix="kernelbayes")) / "page.html")
+
+
+@entry(
+    "report",
+    make=lambda rng: sample(rng) | {"path": new_page(rng), "level": 0.9},
+    kinds={"points": "sample", "weights": "weights", "kernel": "kernel"}
+    | {"path": "path", "level": "share"},
+    share=2,
+)
+def _(points, kernel, weights, path, level):
+    page = kb.report(kb.embed(points, kernel, weights), path, level=level)
+    return {"whole": page.read_text(encoding="utf-8").endswith("</html>\n")}
+
 
 # The warning class is called with a message, as any other.
 REGISTRY["NumericalWarning"] = Entry(

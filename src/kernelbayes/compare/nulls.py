@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import stats
-from scipy.signal import lfilter
 
 from kernelbayes.arrays import Floats
 from kernelbayes.gram import Dense, Gram, LowRank
@@ -154,6 +153,8 @@ def multipliers(w: Floats, draws: int, length: float, rng: np.random.Generator) 
 
     ``w`` are the weights of the points, with sum one; ``length`` 0 means independent multipliers.
     """
+    from scipy.signal import lfilter  # slow to import
+
     W = rng.standard_normal((len(w), draws))
     decay = np.exp(-1.0 / length) if length > 0.0 else 0.0
     if decay > 0.0:

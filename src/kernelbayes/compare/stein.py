@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.spatial.distance import cdist
 
 from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, as_known, row_blocks, to_numpy
@@ -187,6 +186,8 @@ def _drawn(
 
 def _multipliers(n: int, draws: int, length: float | None, rng: np.random.Generator) -> Floats:
     """Signs (n, draws); with a memory, a Gaussian autoregression of variance one."""
+    from scipy.signal import lfilter  # slow to import
+
     if length is None:
         return np.where(rng.random((n, draws)) < 0.5, -1.0, 1.0)
     if finite(length, "block_length") <= 0:

@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
-from sklearn.cluster import kmeans_plusplus
 
 from kernelbayes.arrays import Floats, Ints, Rng, as_generator, as_vectors, to_numpy
 from kernelbayes.embedding.mean import Weighted
@@ -135,6 +134,8 @@ def _start(
     X: Floats, v: Floats, K: int, rng: np.random.Generator, covariance: Covariance
 ) -> Floats:
     """Packed start: means by k-means++, equal weights, the sample's spread over K."""
+    from sklearn.cluster import kmeans_plusplus  # slow to import
+
     # At most as many centres as there are points with weight; more components share them.
     centres = min(K, int(np.count_nonzero(v)))
     seed = int(rng.integers(2**31))

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 from array_api_compat import device
-from sklearn.cluster import kmeans_plusplus
 
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
@@ -91,6 +90,8 @@ def nystrom(
     >>> bool(k.error <= 0.01)
     True
     """
+    from sklearn.cluster import kmeans_plusplus  # slow to import
+
     names, X = column_names(X), as_kernel(kernel).points(X)
     n = count(X)
     asked, rank = rank, check_rank(rank, tol, n)

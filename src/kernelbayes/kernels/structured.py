@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import device
 from scipy import sparse
-from sklearn.feature_extraction.text import CountVectorizer
 
 from kernelbayes.arrays import (
     Array,
@@ -320,6 +319,8 @@ class Spectrum(Kernel):
         return [s[i : i + self.k] for i in range(len(s) - self.k + 1)]
 
     def _counts(self, strings: list[str]) -> sparse.csr_matrix:
+        from sklearn.feature_extraction.text import CountVectorizer  # slow to import
+
         try:
             return CountVectorizer(analyzer=self._substrings).fit_transform(strings).astype(float)
         except ValueError:  # every string is shorter than k: no substrings at all

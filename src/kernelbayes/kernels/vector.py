@@ -128,7 +128,7 @@ class RationalQuadratic(Radial, Stationary):
         """Profile (1 - e / alpha)^-alpha and two derivatives."""
         base = 1.0 - E / self.alpha
         values = base**-self.alpha
-        return values, values / base, (1.0 + 1.0 / self.alpha) * values / base**2
+        return values, values / base, (1.0 + 1.0 / self.alpha) * values / base / base
 
 
 @dataclass(frozen=True, eq=False)

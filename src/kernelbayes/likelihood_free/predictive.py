@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.covariance import ledoit_wolf
 
 from kernelbayes.arrays import Floats, Rng, as_array, as_generator, to_numpy
 from kernelbayes.gram.lapack import cholesky, solve_triangular
@@ -265,6 +264,8 @@ def whitened(rows: Floats) -> Floats:
 
     Constant columns are zero.
     """
+    from sklearn.covariance import ledoit_wolf  # slow to import
+
     rows = rows - rows.mean(axis=0)
     scale = rows.std(axis=0)
     rows = rows / np.where(scale > 0, scale, np.inf)

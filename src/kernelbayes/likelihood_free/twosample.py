@@ -13,8 +13,6 @@ from typing import Any, Unpack
 import numpy as np
 from scipy import stats
 from sklearn.base import clone
-from sklearn.model_selection import KFold, cross_val_predict
-from sklearn.neural_network import MLPClassifier
 
 from kernelbayes.arrays import Floats, Rng, as_generator, is_frame
 from kernelbayes.gram.lapack import eigh
@@ -156,6 +154,9 @@ def c2st(
     >>> float(kb.c2st(draws[0], draws[1] + 3.0, rng=0)) > 0.85
     True
     """
+    from sklearn.model_selection import KFold, cross_val_predict  # slow to import
+    from sklearn.neural_network import MLPClassifier
+
     rng = as_generator(rng)
     m = integer(n_draws, "n_draws")
     # A frame of pandas has a method of this name, but it is a sample itself.
