@@ -170,8 +170,9 @@ def test_hidden_categories_and_observed_strings():
     model = kb.KernelBayesRule(kernel_x=kb.Spectrum(2)).fit(words, moods)
     mu = model.posterior("sun")
     assert mu(["up"])[0] > mu(["down"])[0]
-    with pytest.raises(TypeError, match="numeric Z"):
-        model.predict(words)
+    assert model.predict(words).tolist() == moods
+    with pytest.raises(TypeError, match="no standard deviation"):
+        model.predict(words, return_std=True)
 
 
 # --- changing the prior --------------------------------------------------------------------------

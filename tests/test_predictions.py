@@ -103,7 +103,9 @@ def test_codes_under_delta_have_probabilities_and_numbers_have_none():
     np.testing.assert_allclose(model.predict_proba(NEW).sum(axis=1), 1.0)
     number = fitted()
     assert not hasattr(number, "classes_")
-    with pytest.raises(TypeError, match="categories"):
+    assert not hasattr(number, "predict_proba")
+    assert not hasattr(kb.KernelBayesRule(), "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba"):
         number.predict_proba(NEW)
     with pytest.raises(TypeError, match="standard deviation"):
         fitted(NAMES).predict(NEW, return_std=True)

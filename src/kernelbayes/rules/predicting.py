@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Floats, as_array, as_doubles, namespace, row_blocks, to_numpy
@@ -89,23 +90,16 @@ class Predicting:
         """Categories of z in the order of :meth:`predict_proba`; only if z is a category."""
         rule = self.rule_
         if self.values_ is not None and not rule.outputs.kernel.is_categorical:
-            raise AttributeError("z is a number here, which has no classes")
+            raise AttributeError("z is a number here, not a category; use predict_quantiles(X)")
         points = rule.outputs.points
         return np.asarray(probabilities(Embedding(points, _even(points), rule.outputs.kernel))[0])
 
+    @available_if(lambda self: self.classes_ is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: PointsLike) -> Floats:
         """Probabilities (m, number of categories) of a hidden category, in order of ``classes_``.
 
         Not negative, each row sums to one: those of ``posterior(X).valid()``.
         """
-        check_is_fitted(self, "rule_")
-        try:
-            _ = self.classes_
-        except AttributeError as error:
-            raise TypeError(
-                "probabilities are of hidden categories, and z is a number here; use posterior(X)"
-                ".prob(region) or predict_quantiles(X)"
-            ) from error
         return np.asarray(self._asked(X, lambda mu: probabilities(mu)[1]))
 
     def _most_probable(self, X: PointsLike, return_std: bool) -> Any:
