@@ -172,7 +172,7 @@ def test_units_do_not_matter():
         ({"alpha": 2.0}, ValueError, "alpha"),
         ({"score": np.zeros((20, 2)), "sample": lambda n, r: r.normal(size=(n, 2))},
          TypeError, "function"),
-        ({"sample": lambda n, r: r.normal(size=n)}, ValueError, "must return points"),
+        ({"sample": lambda n, r: r.normal(size=n)}, ValueError, "sample must have the shape"),
         ({"X": np.zeros((1, 2))}, ValueError, "too few"),
     ],
 )  # fmt: skip

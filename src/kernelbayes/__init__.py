@@ -1,6 +1,6 @@
 """Bayesian inference without a model: Bayes' rule as linear algebra on samples."""
 
-from kernelbayes import kernels, laws, plot
+from kernelbayes import filters, kernels, laws, likelihood_free, plot
 from kernelbayes.arrays import NumericalWarning
 from kernelbayes.compare import (
     DriftReport,
@@ -19,40 +19,13 @@ from kernelbayes.compression import Compressed, Resampled, compress, herd, resam
 from kernelbayes.embedding import Batch, Embedding, GaussianEmbedding, Mixture, embed, mmd, mmd2
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.files import load, save
-from kernelbayes.filters import (
-    Beliefs,
-    FilterState,
-    Forecast,
-    KernelBayesFilter,
-    KernelMonteCarloFilter,
-    StepInfo,
-)
+from kernelbayes.filters import *  # noqa: F403
 from kernelbayes.gram.features import Fourier, Landmarks, fourier, nystrom, pivoted_cholesky
 from kernelbayes.gram.finite import Precomputed
 from kernelbayes.graphs import GraphBeliefs, KernelBeliefPropagation, Message
 from kernelbayes.kernels import *  # noqa: F403
 from kernelbayes.learned import NeuralFeatures
-from kernelbayes.likelihood_free import (
-    LikelihoodFree,
-    Posterior,
-    Posteriors,
-    Prior,
-    SimulationError,
-    Simulations,
-    as_prior,
-    c2st,
-    coverage,
-    infer,
-    lc2st,
-    misspecification,
-    pair_plot,
-    posterior_predictive,
-    recovery,
-    reject_abc,
-    sbc,
-    simulate,
-    tarp,
-)
+from kernelbayes.likelihood_free import *  # noqa: F403
 from kernelbayes.report import report
 from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
 from kernelbayes.rules.cme import ConditionalEmbedding
@@ -73,14 +46,11 @@ __all__ += ["Compressed", "Resampled", "compress", "herd", "resample", "thin"]
 __all__ += ["Calibration", "ConditionalEmbedding", "DensityRatio", "KernelBayesRule", "bayes_rule"]
 __all__ += ["calibrate", "chain_rule", "density_ratio", "sum_rule", "tune"]
 # state-space models
-__all__ += ["Beliefs", "FilterState", "Forecast", "KernelBayesFilter", "KernelMonteCarloFilter"]
-__all__ += ["StepInfo"]
+__all__ += filters.__all__
 # graphs
 __all__ += ["GraphBeliefs", "KernelBeliefPropagation", "Message"]
 # likelihood-free inference
-__all__ += ["LikelihoodFree", "Posterior", "Posteriors", "Prior", "SimulationError", "Simulations"]
-__all__ += ["as_prior", "c2st", "coverage", "infer", "lc2st", "misspecification", "pair_plot"]
-__all__ += ["posterior_predictive", "recovery", "reject_abc", "sbc", "simulate", "tarp"]
+__all__ += likelihood_free.__all__
 # tests
 __all__ += ["DriftReport", "KernelTestResult", "ci_test", "conditional_mmd_test", "drift_report"]
 __all__ += ["hsic_aggregated", "hsic_test", "ksd_test", "mmd_aggregated", "mmd_fuse", "mmd_test"]

@@ -96,9 +96,9 @@ def ksd_test(
             raise TypeError("samples of the density need their scores: give score as a function")
         if block_length is not None:
             raise ValueError("block_length is for the bootstrap; it does not go with sample")
-        kernel = _kernel(kernel, _drawn(sample, P, rng))
+        kernel = _kernel(kernel, _shaped(sample(len(P), rng), P, "sample"))
         values, means = stein_forms(P, S, kernel, one)
-        others = (_drawn(sample, P, rng) for _ in range(draws))
+        others = (_shaped(sample(len(P), rng), P, "sample") for _ in range(draws))
         null = [stein_forms(Q, _scores(score, Q), kernel, one)[0] for Q in others]
         values = np.concatenate([values, *null])
     else:
@@ -165,23 +165,16 @@ def _kernel(kernel: Kernel | None, P: Floats) -> Kernel:
 
 def _scores(score: Score | Floats, P: Floats) -> Floats:
     """Scores (n, d) at points, checked."""
-    found = score(P.copy()) if callable(score) else score
-    S = as_doubles(to_numpy(as_known(found, "score")))
-    S = S[:, None] if S.ndim == 1 and P.shape[1] == 1 else S
-    if S.shape != P.shape:
-        raise ValueError(f"scores must have the shape of the points, {P.shape}, got {S.shape}")
-    return S
+    return _shaped(score(P.copy()) if callable(score) else score, P, "score")
 
 
-def _drawn(
-    sample: Callable[[int, np.random.Generator], Floats], P: Floats, rng: np.random.Generator
-) -> Floats:
-    """As many draws from the density as there are points, checked."""
-    found = as_doubles(to_numpy(as_known(sample(len(P), rng), "draws of sample")))
-    found = found[:, None] if found.ndim == 1 and P.shape[1] == 1 else found
-    if found.shape != P.shape:
-        raise ValueError(f"sample(n, rng) must return points {P.shape}, got {found.shape}")
-    return found
+def _shaped(found: Floats, P: Floats, name: str) -> Floats:
+    """Numbers in the shape of the points P (n, d)."""
+    values = as_doubles(to_numpy(as_known(found, name)))
+    values = values[:, None] if values.ndim == 1 and P.shape[1] == 1 else values
+    if values.shape != P.shape:
+        raise ValueError(f"{name} must have the shape of the points, {P.shape}: {values.shape}")
+    return values
 
 
 def _multipliers(n: int, draws: int, length: float | None, rng: np.random.Generator) -> Floats:

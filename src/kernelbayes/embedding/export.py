@@ -93,23 +93,25 @@ def trust(mu: Weighted) -> list[Row]:
     return rows
 
 
+def categories(points: Points) -> tuple[list[Any], npt.NDArray[np.intp]]:
+    """Categories among points in order, and the number of each point's own (n,)."""
+    array = np.array([str(p) for p in points], dtype=object)
+    if is_array_api_obj(points):
+        array = np.asarray(to_numpy(points))
+    if array.ndim == 1:
+        found, codes = np.unique(array, return_inverse=True)
+        return found.tolist(), codes
+    rows, codes = np.unique(array.reshape(len(array), -1), axis=0, return_inverse=True)
+    return [tuple(row) if len(row) > 1 else row[0] for row in rows.tolist()], codes.ravel()
+
+
 def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
     """Categories in order, and their probabilities (members, number of categories).
 
     Those of ``valid()``: not negative, each row sums to one, the same as ``prob`` gives.
     """
-    points = mu.points
-    if is_array_api_obj(points):
-        array = np.asarray(to_numpy(points))
-    else:
-        array = np.array([str(p) for p in points], dtype=object)
-    if array.ndim == 1:
-        found, codes = np.unique(array, return_inverse=True)
-        labels = found.tolist()
-    else:  # equal when all columns are
-        rows, codes = np.unique(array.reshape(len(array), -1), axis=0, return_inverse=True)
-        labels = [tuple(row) if len(row) > 1 else row[0] for row in rows.tolist()]
-    members = (codes.ravel()[:, None] == np.arange(len(labels))).astype(float)
+    labels, codes = categories(mu.points)
+    members = (codes[:, None] == np.arange(len(labels))).astype(float)
     return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members
 
 

@@ -57,13 +57,8 @@ def ticks(low: float, high: float) -> list[tuple[float, str]]:
 class Picture:
     """One picture: layers over a pair of axes. Layers are added, then :meth:`html` draws it.
 
-    Attributes
-    ----------
-    title, x, y : str
-        Above the picture and at its axes; any text, it is escaped.
-    categories, levels : names of places 0, 1, ... on the x axis, or on the y axis
-    floor : float, optional
-        A value that the y axis must hold, as zero for densities.
+    ``title``, ``x`` and ``y`` are any text, above the picture and at its axes; ``categories`` or
+    ``levels`` name the places 0, 1, ... across or upright; the y axis holds ``floor``.
     """
 
     title: str
@@ -130,8 +125,7 @@ class Picture:
 
     def _range(self, axis: str) -> tuple[float, float]:
         """Return the ends of an axis: those of the data and a little room."""
-        names = self.categories if axis == "x" else self.levels
-        if names is not None:
+        if (names := self.categories if axis == "x" else self.levels) is not None:
             return -0.6, len(names) - 0.4
         parts = [layer[axis] for layer in self.layers]
         across = [layer for layer in self.layers if "ends" in layer]

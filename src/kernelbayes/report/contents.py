@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,9 +103,8 @@ def sections_of(result: Any, asked: Asked) -> list[Section]:
         return _graph(result, asked)
     if isinstance(result, Posteriors):
         names = pictures.names_of(result[0], asked.names, "theta")
-        drawn = pictures.series(
-            result.mean(), result.interval(asked.level), names, asked.level, "observation"
-        )
+        told = result.mean(), result.interval(asked.level)
+        drawn = pictures.series(*told, names, asked.level, "observation")
         return [Section("Answer", "", renamed(result.summary(asked.level), names), Shown(drawn))]
     if isinstance(result, Posterior):
         names = pictures.names_of(result, asked.names, "theta")
@@ -172,10 +171,8 @@ def _test(test: KernelTestResult) -> Section:
 
 def _graph(beliefs: GraphBeliefs, asked: Asked) -> list[Section]:
     """Return a section for each node that was asked for."""
-    sections = []
-    for node in list(beliefs)[:MOST_PARTS]:
-        own = Asked([str(node)], asked.level, None, asked.model)
-        sections.append(_embedding(beliefs[node], own, str(node)))
+    some = [(node, replace(asked, names=[str(node)])) for node in list(beliefs)[:MOST_PARTS]]
+    sections = [_embedding(beliefs[node], own, str(node)) for node, own in some]
     if len(beliefs) > MOST_PARTS:
         sections[0].text = f"The first {MOST_PARTS} of {len(beliefs)} nodes are drawn."
     return sections
@@ -207,8 +204,7 @@ def rounded(text: str) -> str:
 def tried(model: Any) -> Table:
     """Table of what was tried: that of tuning, or of the default's race."""
     for name in ("tuning_", "choice_"):
-        found = getattr(model, name, None)
-        found = getattr(found, "table", found)
+        found = getattr(getattr(model, name, None), "table", getattr(model, name, None))
         if isinstance(found, list) and found:
             return Table(found)
     return Table()
@@ -220,11 +216,8 @@ def sample_of(model: Any) -> dict[str, str]:
     if lengths is not None:
         steps = int(np.sum(lengths))
         return {"training": f"{steps} steps in {len(lengths)} sequence{'s' * (len(lengths) > 1)}"}
-    for name in ("likelihood_", "conditional_"):
-        fitted = getattr(model, name, None)
-        if fitted is not None:
-            return {"training": f"{fitted.n} pairs"}
-    return {}
+    fitted = getattr(model, "likelihood_", getattr(model, "conditional_", None))
+    return {} if fitted is None else {"training": f"{fitted.n} pairs"}
 
 
 def code_of(result: Any, model: Any, path: str) -> str:
@@ -232,10 +225,9 @@ def code_of(result: Any, model: Any, path: str) -> str:
     lines = ["import kernelbayes as kb"]
     used = set() if model is None else set(re.findall(r"\w+", constructor(model)))
     kinds = sorted(used & set(kernels.__all__))
-    lines += [f"from kernelbayes import {', '.join(kinds)}"] if kinds else []
-    lines += [""]
+    lines += [f"from kernelbayes import {', '.join(kinds)}", ""] if kinds else [""]
     if model is None:
-        return "\n".join([*lines, *_asked(result), f"kb.report(result, {path!r})"])
+        return "\n".join([*lines, f"kb.report(result, {path!r})"])
     fit, ask = "model.fit(X, Z)", "result = model.posterior(X_new)"
     if hasattr(model, "filter"):
         ask = "result = model.filter(X_new)"
@@ -249,31 +241,12 @@ def code_of(result: Any, model: Any, path: str) -> str:
     return "\n".join([*lines, f"model = kb.{constructor(model)}", fit, *filter(None, [ask]), end])
 
 
-def _asked(result: Any) -> list[str]:
-    """Call that made a result, where it is known."""
-    if isinstance(result, DriftReport):
-        return [f"result = kb.drift_report(a, b, alpha={result.alpha!r})"]
-    if isinstance(result, KernelTestResult):
-        call = {
-            "MMD": "mmd_test(X, Y",
-            "HSIC": "hsic_test(X, Y",
-            "conditional independence": "ci_test(X, Y, Z",
-            "conditional MMD": "conditional_mmd_test(X1, Y1, X2, Y2",
-        }.get(result.test)
-        return [] if call is None else [f"result = kb.{call}, permutations={len(result.null)})"]
-    return []
-
-
 def constructor(model: Any) -> str:
     """Call that makes a model with what was chosen: parameters that are not the defaults."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(type(model).__init__).parameters.items()
-    }
-    given = []
+    defaults, given = inspect.signature(type(model)).parameters, []
     for name, value in model.get_params(deep=False).items():
         value = getattr(model, f"{name}_", value) if name.startswith(("kernel", "ridge")) else value
-        if value is not None and repr(value) != repr(defaults.get(name)):
+        if value is not None and repr(value) != repr(defaults[name].default):
             text = name if name == "prior" or repr(value).startswith("<") else repr(value)
             given.append(f"{name}={text},")
     body = textwrap.indent("\n".join(given), "    ")

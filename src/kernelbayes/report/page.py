@@ -56,9 +56,9 @@ def report(
 ) -> Path:
     """Write one self-contained HTML page about a result.
 
-    It has the question, the data, what was chosen and what was tried, the answer with intervals,
-    how far to trust it (a traffic light, in words, and what to do), pictures that tell their values
-    and can be zoomed, a slider over time or observations, and the code that makes it again.
+    The question, the data, what was chosen and tried, the answer with intervals, how far to trust
+    it and what to do, pictures that tell their values and can be zoomed, a slider over time or
+    observations, and the code that makes it again.
 
     Parameters
     ----------
@@ -78,9 +78,8 @@ def report(
     truth : points (T, d), optional
         Drawn beside beliefs; of several sequences, a list.
     calibration : Calibration, optional
-        From ``kb.calibrate(model)`` or ``model.calibrate()``; told among the diagnostics.
-    checks : sequence of results of ``kb.sbc``, ``kb.coverage`` and the like
-        Their verdicts are told among the diagnostics.
+        From ``kb.calibrate(model)`` or ``model.calibrate()``; told among the diagnostics, as are
+        the verdicts of ``checks``, results of ``kb.sbc``, ``kb.coverage`` and the like.
     code : str, optional
         Code or command that makes the page again; by default as much as the model tells.
 
@@ -94,8 +93,7 @@ def report(
     >>> from pathlib import Path
     >>> import numpy as np
     >>> import kernelbayes as kb
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(100, 2))
+    >>> x = np.random.default_rng(0).normal(size=(100, 2))
     >>> rule = kb.KernelBayesRule().fit(x, x[:, 0])
     >>> page = Path(tempfile.mkdtemp(), "page.html")
     >>> kb.report(rule.posterior(x[:5]), page, model=rule).stat().st_size < 200_000
@@ -220,7 +218,7 @@ def _diagnostics(lights: Sequence[Light]) -> str:
     rows = "".join(
         f'<tr><td>{escape(one.name)}</td><td><span class="light {one.colour}">'
         f"{TITLES[one.colour]}</span></td><td>{escape(one.value)}</td><td>{escape(one.means)}</td>"
-        f"<td>{escape(one.advice)}</td></tr>"
+        f"<td>{'' if one.colour == 'good' else escape(one.advice)}</td></tr>"
         for one in lights
     )
     head = "<tr><th></th><th></th><th>value</th><th>it means</th><th>what to do</th></tr>"

@@ -70,8 +70,7 @@ def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z"
             shown.pictures.append(_bars(part, labels[0]))
         elif kind_of(part) == "numbers":
             X, w = to_numpy(part.vectors).astype(float), np.asarray(part.valid_weights()[0])
-            ends = to_numpy(part.interval(level))
-            shown.pictures += _marginals(X, w, ends, labels, level)
+            shown.pictures += _marginals(X, w, to_numpy(part.interval(level)), labels, level)
             shown.pictures += _pairs(X, w, labels)
             shown.note = _cut(len(labels))
     return shown
@@ -116,8 +115,8 @@ def _pairs(X: Floats, w: Floats | None, names: list[str]) -> list[Picture]:
             heavy = np.arange(len(X)) if w is None else np.argsort(-w)[:DRAWS_SHOWN]
             heavy = heavy if w is None else heavy[w[heavy] > 0]
             sizes = None if w is None else widths(w[heavy])
-            picture.dots(X[heavy, j], X[heavy, i], "draws" if w is None else "by weight",
-                         sizes=sizes)  # fmt: skip
+            label = "draws" if w is None else "by weight"
+            picture.dots(X[heavy, j], X[heavy, i], label, sizes=sizes)
             picture.tell(X[heavy, j], names[i], X[heavy, i])
             picture.up = X[heavy, i]
             found.append(picture)
@@ -149,21 +148,15 @@ def _cut(d: int) -> str:
 
 
 def of_many(
-    batch: Any,
-    names: Sequence[str] | None,
-    level: float,
-    what: str,
-    truth: Any = None,
-    titles: Sequence[str] | None = None,
+    batch: Any, names: Sequence[str] | None, level: float, what: str, truth: Any = None
 ) -> Shown:
     """Answers of a batch one after the other, and the one that a slider points at.
 
     ``what`` is "time" for a filter, whose answers follow each other, or "observation".
     """
     m = int(np.shape(batch.weights)[0])
-    shown = Shown()
-    frames = np.unique(np.linspace(0, m - 1, min(m, FRAMES_OF_SLIDER)).astype(int))
-    shown.places = [titles[i] if titles else f"{what} {i}" for i in frames]
+    frames = _some(m, FRAMES_OF_SLIDER)
+    shown = Shown(places=[f"{what} {i}" for i in frames])
     for part in parts(batch):
         labels = names_of(part, names)
         if kind_of(part) == "categories":
@@ -179,8 +172,8 @@ def of_many(
     return shown
 
 
-def _some(m: int) -> Ints:
-    return np.unique(np.linspace(0, m - 1, min(m, LONGEST_LINE)).astype(int))
+def _some(m: int, most: int = LONGEST_LINE) -> Ints:
+    return np.unique(np.linspace(0, m - 1, min(m, most)).astype(int))
 
 
 def series(
@@ -215,12 +208,8 @@ def _now(
 ) -> list[Picture]:
     """Distribution that the slider points at: in the plane, or the density of each coordinate."""
     X, W = to_numpy(batch.vectors).astype(float), np.asarray(batch.valid_weights())[frames]
-    found = []
-    if len(names) == 2:
-        found.append(_plane(batch, X, W, names, what, truth))
-    if not batch.kernel.has_density:
-        return found
-    for j, name in enumerate(names[:COORDINATES]):
+    found = [_plane(batch, X, W, names, what, truth)] if len(names) == 2 else []
+    for j, name in enumerate(names[:COORDINATES] if batch.kernel.has_density else ()):
         picture = Picture(f"Density of {name}", name, "density, its peak is 1", floor=0.0)
         grid, heights = _frames(X[:, [j]], W)
         picture.moves("curve", FIRST, x=grid, frames=heights, label="at the slider")

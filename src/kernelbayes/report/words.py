@@ -31,16 +31,14 @@ SOME, MANY_ANSWERS, MANY_STEPS = 0.0, 0.1, 0.2
 # Carlo error: the bar of experiments/calibration, and twice that.
 COVERAGE_OFF, COVERAGE_WRONG = 0.05, 0.1
 CHECKED_LEVEL = 0.9  # of the intervals that calibration looks at
+PLANNED_POWER = 0.8  # that studies are usually planned for
 # Share of simulations that look as strange as the observation: tests at 5 and at 1 %.
 STRANGE, VERY_STRANGE = 0.05, 0.01
 
 
 @dataclass(frozen=True)
 class Light:
-    """One thing that was looked at.
-
-    ``colour`` is "good", "look" or "bad".
-    """
+    """One thing that was looked at: "good", "look" or "bad", with advice for the last two."""
 
     name: str
     colour: str
@@ -109,97 +107,87 @@ def _of_embedding(mu: Any) -> list[Light]:
     return lights
 
 
-def _counted(bad: int, m: int, many: float = MANY_ANSWERS) -> str:
-    share = bad / m
-    return "good" if share <= SOME else "look" if share <= many and m > 1 else "bad"
+def _grade(number: float, look: float, bad: float) -> str:
+    """Colour of a number that should be small."""
+    return "good" if number <= look else "look" if number <= bad else "bad"
+
+
+def _counted(bad: int, m: int) -> str:
+    """Colour of a number of doubtful answers; a single answer is all of them."""
+    return _grade(bad / m, SOME, MANY_ANSWERS)
 
 
 def _support(filled: Floats, rows: Sequence[dict[str, Any]]) -> Light:
-    outside = int(np.sum(np.nan_to_num(filled) > MOST_FILLED))
-    m = len(filled)
+    outside, m = int(np.sum(np.nan_to_num(filled) > MOST_FILLED)), len(filled)
     nearest = [row["support"] for row in rows if not math.isnan(row.get("support", math.nan))]
     value = f"{min(nearest):.3g}" if nearest else "no observation"
     value += " at the least" if len(nearest) > 1 else ""
-    if not outside:
-        return Light("support", "good", value, "observations are like those of training")
     which = "the observation is" if m == 1 else f"{outside} of {m} observations are"
-    return Light(
-        "support", _counted(outside, m), value,
-        f"{which} outside the training sample; the answer is partly the prior",
-        "collect training data like it, or leave out columns that the hidden variable does not "
-        "depend on; check units and sensors",
-    )  # fmt: skip
+    means = f"{which} outside the training sample; the answer is partly the prior"
+    means = means if outside else "observations are like those of training"
+    advice = "collect training data like it, or leave out columns that the hidden variable does "
+    advice += "not depend on; check units and sensors"
+    return Light("support", _counted(outside, m), value, means, advice)
 
 
 def _strange(shares: Floats) -> Light:
     """Of likelihood-free posteriors: how many simulations are as far out as the observation."""
     least = float(np.nanmin(shares))
-    colour = "good" if least >= STRANGE else "look" if least >= VERY_STRANGE else "bad"
     means = f"{100 * least:.3g} % of the simulations are as far from the others as the observation"
     advice = "look for what the simulator lacks, or widen the prior; see kb.misspecification"
-    return Light("support", colour, f"{least:.3g}", means, "" if colour == "good" else advice)
+    return Light("support", _grade(-least, -STRANGE, -VERY_STRANGE), f"{least:.3g}", means, advice)
 
 
 def _ess(sizes: Floats) -> Light:
-    m, few = len(sizes), int(np.sum(sizes < LEAST_ESS))
-    least = float(sizes.min())
+    m, least = len(sizes), float(sizes.min())
+    few, gone = int(np.sum(sizes < LEAST_ESS)), int(np.sum(sizes < 1.0))
     value = f"{least:.3g}" + (f" at the least, {np.median(sizes):.3g} usually" if m > 1 else "")
-    name, advice = "effective sample size", "more training data, a larger ridge, or kb.tune"
-    gone = int(np.sum(sizes < 1.0))
+    colour, means = "good", "spreads are known to an eighth or better"
     if gone:
-        which = "" if m == 1 else f" in {gone} of {m} answers"
-        means = f"positive and negative weights nearly cancel{which}"
-        return Light(name, _counted(gone, m), value, means, advice)
-    if few:
-        which = "it has" if m == 1 else f"{few} of {m} answers have"
-        means = f"{which} few points behind them: spread and probabilities are rough"
-        means = means if m > 1 else means.replace("behind them", "behind it")
-        return Light(name, "look", value, means, advice)
-    if least < GOOD_ESS:
-        error = 100 / math.sqrt(2 * least)
-        return Light(name, "look", value, f"spreads are known to about {error:.0f} %", advice)
-    return Light(name, "good", value, "spreads are known to an eighth or better")
+        means = "positive and negative weights nearly cancel"
+        colour, means = _counted(gone, m), means + (f" in {gone} of {m} answers" if m > 1 else "")
+    elif few:
+        which = "few points are behind it" if m == 1 else f"{few} of {m} answers have few points"
+        colour, means = "look", f"{which}: spread and probabilities are rough"
+    elif least < GOOD_ESS:
+        colour, means = "look", f"spreads are known to about {100 / math.sqrt(2 * least):.0f} %"
+    advice = "more training data, a larger ridge, or kb.tune"
+    return Light("effective sample size", colour, value, means, advice)
 
 
 def _negative(share: float) -> Light:
-    name, value = "negative weight", f"{100 * share:.3g} % at the most"
-    if share <= NEGATIVE:
-        return Light(name, "good", value, "negative weights are few")
-    means = "densities and probabilities are those of a projection"
-    return Light(name, "look", value, means, "a larger ridge, or kb.tune")
+    few = share <= NEGATIVE
+    means = "negative weights are few" if few else "probabilities are those of a projection"
+    value, advice = f"{100 * share:.3g} % at the most", "a larger ridge, or kb.tune"
+    return Light("negative weight", "good" if few else "look", value, means, advice)
 
 
 def _condition(number: float, rescues: int) -> Light:
-    colour = "good" if number <= CONDITION[0] else "look" if number <= CONDITION[1] else "bad"
+    colour = _grade(number, *CONDITION)
     means = "at least half of all digits are right" if colour == "good" else "few digits are right"
     if rescues:
         colour, means = "look", f"a ridge had to be raised {rescues} times"
-    advice = "" if colour == "good" else "a larger ridge"
-    return Light("condition number", colour, f"{number:.2g}", means, advice)
+    return Light("condition number", colour, f"{number:.2g}", means, "a larger ridge")
 
 
 def _steps(name: str, bad: int, m: int, means: str) -> Light:
-    colour = "good" if bad <= MANY_ANSWERS * m else "look" if bad <= MANY_STEPS * m else "bad"
-    advice = "" if colour == "good" else "more training sequences; check units and sensors"
+    advice = "more training sequences; check units and sensors"
+    colour = _grade(bad, MANY_ANSWERS * m, MANY_STEPS * m)
     return Light(name, colour, f"{bad} of {m}", f"{bad} {means}", advice)
 
 
 def calibration_light(found: Calibration) -> Light:
     """Coverage of 90 % intervals on held-out data, against its own Monte Carlo error."""
-    inside = np.abs(2.0 * found.pit - 1.0) <= CHECKED_LEVEL
-    held = found.weights @ inside
-    size = 1.0 / float(np.sum(found.weights**2))
+    held = found.weights @ (np.abs(2.0 * found.pit - 1.0) <= CHECKED_LEVEL)
     # Three standard errors of a share of 90 % among that many held-out data.
+    size = 1.0 / float(np.sum(found.weights**2))
     error = 3.0 * math.sqrt(CHECKED_LEVEL * (1.0 - CHECKED_LEVEL) / size)
     off = float(np.abs(held - CHECKED_LEVEL).max())
-    colour = "good" if off <= max(COVERAGE_OFF, error) else "bad"
-    colour = "look" if colour == "bad" and off <= max(COVERAGE_WRONG, error) else colour
+    colour = _grade(off, max(COVERAGE_OFF, error), max(COVERAGE_WRONG, error))
     value = ", ".join(f"{100 * share:.3g} %" for share in held)
     means = f"90 % intervals hold {value} of {len(found.pit)} held-out truths"
-    short = held.min() < CHECKED_LEVEL
-    advice = "" if colour == "good" else (
-        f"intervals are too {'short' if short else 'wide'}; correct them with calibrate(...)"
-    )  # fmt: skip
+    wrong = "short" if held.min() < CHECKED_LEVEL else "wide"
+    advice = f"intervals are too {wrong}; correct them with calibrate(...)"
     return Light("calibration", colour, value, means, advice)
 
 
@@ -213,33 +201,23 @@ def check_light(check: Any) -> Light:
 
 
 def _of_test(test: KernelTestResult) -> list[Light]:
-    found = test.pvalue <= test.alpha
-    power = test.power_estimate
-    lights = []
-    if power is not None and not found:
-        colour = "good" if power >= 0.8 else "look"  # the power that studies are planned for
+    power, lights = test.power_estimate, []
+    if power is not None and test.pvalue > test.alpha:
+        colour = "good" if power >= PLANNED_POWER else "look"
         means = f"a new sample like this one would be told apart with probability {power:.2f}"
-        advice = "" if colour == "good" else "no difference found is not no difference: more data"
+        advice = "no difference found is not no difference: more data"
         lights.append(Light("power", colour, f"{power:.2f}", means, advice))
     smallest = 1.0 / (len(test.null) + 1)
+    # Ten times below alpha a p-value is not rounded much.
     enough = smallest <= 0.1 * test.alpha or "permut" not in test.method
-    lights.append(
-        Light(
-            "null distribution",
-            "good" if enough else "look",
-            f"{len(test.null)} draws",
-            f"p-values go down to {smallest:.2g}",
-            "" if enough else "more permutations",
-        )
-    )
-    return lights
+    told = f"{len(test.null)} draws", f"p-values go down to {smallest:.2g}", "more permutations"
+    return [*lights, Light("null distribution", "good" if enough else "look", *told)]
 
 
 def _of_graph(beliefs: GraphBeliefs) -> list[Light]:
     numbers = [beliefs[node] for node in beliefs]
     lights = _merged([_of_embedding(one) for one in numbers])
-    told = f"{beliefs.iterations} iterations"
-    if beliefs.converged:
-        return [*lights, Light("convergence", "good", told, "messages have settled")]
+    done = bool(beliefs.converged)
+    told = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}settled"
     advice = "more iterations, more damping, or a graph with fewer cycles"
-    return [*lights, Light("convergence", "bad", told, "messages have not settled", advice)]
+    return [*lights, Light("convergence", "good" if done else "bad", *told, advice)]

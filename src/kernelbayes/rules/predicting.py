@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Floats, as_array, as_doubles, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.embedding.export import probabilities
+from kernelbayes.embedding.export import categories, probabilities
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import PointsLike, count, named_row, share, shares, take
 from kernelbayes.rules.conditional import Conditional, warn_unsupported
@@ -70,18 +70,14 @@ class Predicting:
     ) -> Array:
         """Quantiles of z given x at the levels alpha, as in skpro.
 
-        Parameters
-        ----------
-        X : points (m, ...)
-        alpha : float, or a sequence of k
-
         Returns
         -------
         array (m,), or (m, d) if Z had d columns
             Of a sequence of levels (m, k) or (m, d, k), in their order.
         """
         levels = shares(alpha, "alpha")
-        found = self._asked(X, lambda mu: _last(mu.quantile(levels)))
+        found = self._asked(X, lambda mu: mu.quantile(levels))  # (m, k, d)
+        found = namespace(found).moveaxis(found, 1, 2)
         found = found[:, 0, :] if self._one_dimensional else found
         return found[..., 0] if np.ndim(alpha) == 0 else found
 
@@ -91,8 +87,7 @@ class Predicting:
         rule = self.rule_
         if self.values_ is not None and not rule.outputs.kernel.is_categorical:
             raise AttributeError("z is a number here, not a category; use predict_quantiles(X)")
-        points = rule.outputs.points
-        return np.asarray(probabilities(Embedding(points, _even(points), rule.outputs.kernel))[0])
+        return np.asarray(categories(rule.outputs.points)[0])
 
     @available_if(lambda self: self.classes_ is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: PointsLike) -> Floats:
@@ -141,12 +136,3 @@ class Predicting:
         if warn:
             warn_unsupported(np.concatenate(shares_of_prior))
         return namespace(found[0]).concat(found, axis=0)
-
-
-def _even(points: Any) -> Floats:
-    return np.full(count(points), 1.0 / count(points))
-
-
-def _last(found: Array) -> Array:
-    """Quantiles (m, k, d) with the levels last, (m, d, k)."""
-    return namespace(found).moveaxis(found, -2, -1)
