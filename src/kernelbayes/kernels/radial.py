@@ -267,8 +267,7 @@ def typical(distances: Floats) -> float:
     found = (np.quantile(distances, PAIR_LEVELS) / PAIR_CAUCHY).max() if distances.size else 0.0
     if found > 0.0:
         return float(found)
-    apart = distances[distances > 0.0]
-    if apart.size:
+    if (apart := distances[distances > 0.0]).size:
         return float(np.median(apart))
     text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
     warnings.warn(text, NumericalWarning, stacklevel=4)
