@@ -9,7 +9,17 @@ from scipy import stats
 from kernelbayes.embedding.smooth import (
     Smoothed,
 )
-from kernelbayes.likelihood_free.learn.importance import importance_sample, proposal_of, tempered
+from kernelbayes.likelihood_free.learn.adjust import Recipe, Space
+from kernelbayes.likelihood_free.learn.importance import (
+    Likelihood,
+    importance_sample,
+    proposal_of,
+    tempered,
+    uneven,
+)
+from kernelbayes.likelihood_free.learn.task import Task, Variant
+from kernelbayes.likelihood_free.prior import as_prior
+from normal_means import NOISE, pairs
 
 FREE = np.zeros(1, dtype=bool)
 
@@ -79,3 +89,54 @@ def test_tempered_weights_count_enough(logs, share):
     assert weights.sum() == pytest.approx(1.0)
     assert np.all(weights >= 0)
     assert 1 / np.sum(weights**2) >= share * len(logs) - 1e-3 * len(logs)
+
+
+# -- tempers by ranks ------------------------------------------------------------------------------
+
+
+class Sharpened:
+    """The exact log likelihood of a normal mean, times a factor."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def log_likelihood(self, P, s):
+        return self.factor * stats.norm(P[:, 0], NOISE).logpdf(s[0])
+
+
+def learned(factor, prior):
+    """Learner whose likelihood is known but for a power, and data of the prior predictive."""
+    theta, x = pairs(400, seed=5)
+    space = Space(*(np.full(1, v) for v in (-np.inf, np.inf, 0.0, 1.0)), np.zeros(1, dtype=bool))
+    task = Task(x, None, theta, None, prior, space)
+    rng = np.random.default_rng(0)
+    variant = Variant("likelihood", Recipe("data", 0.1, "none"), summary="data")
+    drawn = rng.normal(size=(5000, 1))
+    return Likelihood(task, task.inverse(rng), variant, Sharpened(factor), drawn), task
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_ranks_of_the_exact_likelihood_are_uniform(known):
+    prior = as_prior(stats.norm() if known else lambda n, rng: rng.normal(size=(n, 1)))
+    learner, task = learned(4.0, prior)
+    tempers, rng = np.array([1.0, 0.5, 0.25]), np.random.default_rng(1)
+    rows = task.subset(np.arange(200))
+    ranks = learner.ranks(rows, rows.P, rng, tempers)
+    assert ranks.shape == (200, 3)
+    # The power that undoes the factor is right: its ranks are uniform, and the most even.
+    assert stats.kstest(ranks[:, 2], "uniform").pvalue > 1e-4
+    assert np.argmin(uneven(ranks, None)) == 2
+    # Likelihoods that are too sharp are higher nearly everywhere than at the truth.
+    assert ranks[:, 0].mean() > ranks[:, 1].mean() > ranks[:, 2].mean()
+
+
+def test_uneven_is_the_distance_of_distribution_functions():
+    levels = np.linspace(0.05, 0.95, 19)
+    ranks = np.random.default_rng(0).uniform(size=(30, 2)) ** [1.0, 3.0]
+    w = np.random.default_rng(1).uniform(size=30)
+    for counts in (None, w / w.sum()):
+        exact = [
+            np.mean([(np.average(r <= u, weights=counts) - u) ** 2 for u in levels])
+            for r in ranks.T
+        ]
+        np.testing.assert_allclose(uneven(ranks, counts), exact)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import Bools, Floats, Ints
@@ -33,7 +32,7 @@ from kernelbayes.embedding.smooth import (
     shrinkage,
 )
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
-from kernelbayes.likelihood_free.learn.importance import Learner, Likelihood, learn
+from kernelbayes.likelihood_free.learn.importance import Learner, Likelihood, learn, uneven
 from kernelbayes.likelihood_free.learn.task import DENSE, RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
@@ -114,8 +113,7 @@ def choose(
         bar.update(look == LOOKS[0][0])
         return contest.local(variant, contest.held[:look])
 
-    limits = [best for _, best in LOOKS[1:]]
-    table = race(racing, score, [look for look, _ in LOOKS], keep=lambda i, _: limits[i])
+    table = race(racing, score, [look for look, _ in LOOKS], keep=lambda i, _: LOOKS[i + 1][1])
     if table and criterion == "log" and 0 < np.sum(~task.discrete) <= LOCAL_DIMENSIONS:
         rows = contest.held[-SHARPER_LOOK:]
         plain = _last(table[0], len(rows))
@@ -187,9 +185,6 @@ class _Contest:
 
     def tempered(self, trial: Trial[Variant], learner: Learner) -> Trial[Variant]:
         """Winner with the temper of the highest score; if few are held out, others are in turn."""
-        # Draws of a learned likelihood, if only they score it, always look better if wider.
-        if isinstance(learner, Likelihood) and not self._direct(learner):
-            return trial
         rows = self.held[-TEMPER_LOOK:]
         folds = [(replace(learner, variant=trial.candidate), rows)]
         most = min(TEMPER_LOOK - len(rows), len(self.others))
@@ -199,14 +194,19 @@ class _Contest:
             folds.append((learn(rest, trial.candidate, self.rng, like=learner), left))
         scores = np.vstack([self._by_temper(fitted, left) for fitted, left in folds])
         counts = _part(self.task.weights, np.concatenate([left for _, left in folds]))
-        best = int(np.argmax(np.average(scores, axis=0, weights=counts)))
-        return Trial(replace(trial.candidate, temper=TEMPERS[best]), -scores[:, best], counts)
+        drawn = isinstance(learner, Likelihood) and not self._direct(learner)
+        loss = uneven(scores, counts) if drawn else -np.average(scores, axis=0, weights=counts)
+        best = int(np.argmin(loss))
+        found = trial if drawn else Trial(trial.candidate, -scores[:, best], counts)
+        return replace(found, candidate=replace(trial.candidate, temper=TEMPERS[best]))
 
     def _by_temper(self, fitted: Learner, rows: Ints) -> Floats:
-        """Scores (m, len(TEMPERS)) of a learner's variant at held-out simulations."""
-        if isinstance(fitted, Likelihood):
-            return self._powers(fitted, rows, TEMPERS)
+        """Scores (m, len(TEMPERS)) of a variant; ranks if only draws score it (wide ones do)."""
         data, truth = self.task.subset(rows), self.task.P[rows]
+        if isinstance(fitted, Likelihood):
+            if self._direct(fitted):
+                return self._powers(fitted, rows, TEMPERS)
+            return fitted.ranks(data, truth, self.rng, np.array(TEMPERS))
         found = np.full((len(rows), len(TEMPERS)), -np.inf)
         how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
         for k, temper in enumerate(TEMPERS):
@@ -314,8 +314,10 @@ class Judge:
         a = shrinkage(h, weights)[:, None]
         squares = a**2 * np.sum(Z * Z, axis=1)  # of all smoothings at once
         terms = log_terms(-2.0 * a * (Z @ z), z @ z, squares, h, np.log(weights), Z.shape[1])
-        logs = logsumexp(np.where(same, terms, -np.inf), axis=1) - smooth.log_volume
-        logs = logs - self._log_inside(smooth, h, rng)
+        terms = np.where(same, terms, -np.inf)
+        top = terms.max(axis=1)
+        logs = top + np.log(np.exp(terms - top[:, None]).sum(axis=1)) - smooth.log_volume
+        logs -= self._log_inside(smooth, h, rng)
         if np.any(self.discrete):  # a value that no point has is rare, not impossible
             logs = np.logaddexp(np.log1p(-STRAY) + logs, np.log(STRAY) + self._anywhere(truth))
         return self.floored(np.asarray(logs), truth)
@@ -331,16 +333,14 @@ class Judge:
 
     def _log_inside(self, smooth: Smoothed, h: Floats, rng: np.random.Generator) -> Floats | float:
         """Log share of the smoothed sample within the support, for each smoothing."""
-        free = ~self.discrete
-        low, high = self.low[free], self.high[free]
+        low, high = self.low[~self.discrete], self.high[~self.discrete]
         if not np.any(np.isfinite(low) | np.isfinite(high)):
             return 0.0
         rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
         a = shrinkage(h, smooth.weights)[:, None, None]
         h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
         z = a * smooth.whitened[rows]
-        z = z + h * rng.normal(size=z.shape[1:])
-        drawn = smooth.mean + z @ smooth.factor.T
+        drawn = smooth.mean + (z + h * rng.normal(size=z.shape[1:])) @ smooth.factor.T
         inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
         return np.asarray(np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS)))
 

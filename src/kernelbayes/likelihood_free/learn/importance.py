@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.special import softmax
 
 from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import (
@@ -39,6 +40,7 @@ from kernelbayes.likelihood_free.learn.task import (
 )
 
 LogDensity = Callable[[Floats], Floats]
+RANK_LEVELS = np.linspace(0.05, 0.95, 19)  # finer than a hundred ranks can tell apart
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
@@ -108,6 +110,27 @@ class Likelihood:
             logs.append(here - found.log_evidence(tempers, weight))
         return np.array(logs)
 
+    def ranks(
+        self, data: Observed, truths: Floats, rng: np.random.Generator, tempers: Floats
+    ) -> Floats:
+        """Probabilities (m, T) that a likelihood is higher than at the true parameters (m, d).
+
+        They are those under the posteriors of T powers of the likelihood, and uniform if these are
+        right (Modrak et al. 2023), whether or not the prior has a density.
+        """
+        found = []
+        for truth, (log_likelihood, drawn) in zip(
+            truths, self._drawn(data, rng, True), strict=True
+        ):
+            if isinstance(drawn, Weighted):
+                logs, likely = drawn.logs, drawn.likelihoods
+            else:  # draws of the prior
+                logs = likely = log_likelihood(drawn[0])
+            weights = softmax(logs + (tempers[:, None] - 1.0) * likely, axis=1)
+            above = likely - log_likelihood(truth[None])
+            found.append(weights @ np.where(above == 0, 0.5, above > 0))  # ties count half
+        return np.array(found)
+
     def _drawn(
         self, data: Observed, rng: np.random.Generator, quick: bool
     ) -> Iterator[tuple[LogDensity, Weighted | Sample]]:
@@ -156,6 +179,13 @@ class Likelihood:
         """Numbers (n,) of the prior's draws in order of appearance; copies have the same."""
         numbers = np.unique(self.prior_draws, axis=0, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(numbers[1]))[numbers[2].ravel()])
+
+
+def uneven(ranks: Floats, counts: Floats | None) -> Floats:
+    """Mean squared distances (T,) of the distributions of ranks (m, T) from the uniform one."""
+    below = ranks[:, :, None] <= RANK_LEVELS
+    shares = np.average(below, axis=0, weights=counts)
+    return np.asarray(np.mean((shares - RANK_LEVELS) ** 2, axis=1))
 
 
 Learner = Near | Likelihood
