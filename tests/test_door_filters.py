@@ -270,3 +270,11 @@ def test_a_filter_owns_its_initial_states(make):
     wanted = model.start().belief.weights
     given[:] = 1e6
     np.testing.assert_array_equal(model.start().belief.weights, wanted)
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, 3.0])
+def test_no_sample_of_observations_is_refused_in_our_words(nothing):
+    with pytest.raises((TypeError, ValueError), match=r"sample|points|shape|observations|empty"):
+        kb.KernelMonteCarloFilter(walk, PRIOR, KX, KZ, **RIDGES).fit(nothing, Z)
+    with pytest.raises((TypeError, ValueError), match=r"sample|points|shape|observations|empty"):
+        kb.KernelBayesFilter(KX, KZ, transition_ridge=1e-3, **RIDGES).fit(nothing, Z)

@@ -113,7 +113,7 @@ def split_missing(X: Points) -> tuple[Points, Bools | None]:
     known = ~np.isnan(values)
     if known.all():
         return X, None
-    if not known.reshape(len(X), -1).any(axis=0).all():
+    if not known.reshape(count(X), -1).any(axis=0).all():
         raise ValueError("a coordinate of X is missing in every training observation; drop it")
     means = np.nanmean(values, axis=0, dtype=np.float64)
     return like(np.where(known, values, means), X), known.reshape(len(values), -1)
