@@ -256,6 +256,17 @@ def test_a_column_that_is_constant_in_one_sample_has_the_scale_of_the_other(meth
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
 
 
+@each_method
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_samples_that_a_kernel_does_not_see_together_have_no_wild_ratio(method, dtype):
+    """Kernel values of 1e-27 between them: what is left of a ratio is not 1e25 but about zero."""
+    bottom = np.arange(20.0)
+    top = (bottom + 0.25 + 0.5 * (bottom % 2)).astype(dtype)
+    found = kb.density_ratio(top, bottom, kb.Laplace(0.004), method, rng=0).at_denominator
+    assert np.isfinite(found).all()
+    assert found.mean() < 2.0  # it is one where the samples overlap
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_default_kernel_of_frames_is_that_of_both_samples(mixed):
     top, bottom = (pd.DataFrame({"a": A[:, 0], "b": A[:, 1]}) for A in (NUM, DEN))

@@ -12,6 +12,7 @@ from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import left_share, loo_subset, ridge_grid
+from kernelbayes.gram.solvers import CONDITION_BOUND
 from kernelbayes.points import Points, count, take
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
@@ -68,6 +69,9 @@ def kulsif_scores(
         F, U = exact_features(m.kernel, Z, take(m.points, keep))
         mean = w @ U
     found = ridge_grid(F) if ridges is None else np.asarray(ridges, dtype=float)
+    if ridges is None and U is not None:
+        # Features of the denominator that are nearly zero beside the numerator's say nothing.
+        found = np.maximum(found, float(np.mean(np.sum(U * U, axis=1))) / CONDITION_BOUND)
     return found, kulsif_loo(F, mean, found, U, w, relative)
 
 
