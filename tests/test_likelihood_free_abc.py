@@ -9,7 +9,7 @@ from scipy import stats
 
 from kernelbayes import NumericalWarning
 from kernelbayes.likelihood_free.abc import epanechnikov, local_linear, reject_abc
-from kernelbayes.likelihood_free.learn import bounded, unbounded
+from kernelbayes.likelihood_free.learn.adjust import bounded, unbounded
 
 
 def simulator(theta, rng):

@@ -15,7 +15,8 @@ from scipy import stats
 import kernelbayes as kb
 from kernelbayes import LikelihoodFree, infer
 from kernelbayes.embedding.smooth import Smoothing
-from kernelbayes.likelihood_free.learn import candidates, learn
+from kernelbayes.likelihood_free.learn.choice import candidates
+from kernelbayes.likelihood_free.learn.importance import learn
 
 METHODS = ("cme", "original", "importance", "adjusted", "likelihood", "auto")
 each_method = pytest.mark.parametrize("method", METHODS)

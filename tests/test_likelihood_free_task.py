@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernelbayes.likelihood_free.learn import Space, read_data
+from kernelbayes.likelihood_free.learn.adjust import Space
+from kernelbayes.likelihood_free.learn.likelihood import read_data
 from kernelbayes.likelihood_free.learn.task import Columns, Data
 from kernelbayes.likelihood_free.prior import as_prior
 

@@ -7,7 +7,7 @@ from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import kernelbayes as kb
-from kernelbayes.likelihood_free.learn import Data
+from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.likelihood_free.predictive import whitened
 from test_likelihood_free_checks import PRIOR, Model, Normal, _close_figures, simulator
 

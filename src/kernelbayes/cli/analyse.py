@@ -125,6 +125,8 @@ def _infer(arguments: argparse.Namespace) -> None:
             n_simulations=arguments.simulations,
             rng=arguments.seed,
         )
+        if found.suggestion and not arguments.quiet:
+            print(f"note: {found.suggestion}", file=sys.stderr)
     else:
         if arguments.theta is None:
             raise InputError("--theta COLUMNS is needed to say which columns are parameters")

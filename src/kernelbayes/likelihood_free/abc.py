@@ -30,7 +30,7 @@ import numpy as np
 from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, Rng, to_numpy
 from kernelbayes.gram.lapack import least_squares
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import bounded, unbounded
+from kernelbayes.likelihood_free.learn.adjust import bounded, unbounded
 from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary

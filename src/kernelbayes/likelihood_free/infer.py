@@ -13,7 +13,8 @@ import numpy as np
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import Criterion, check_options
+from kernelbayes.likelihood_free.learn.choice import Criterion
+from kernelbayes.likelihood_free.learn.task import check_options
 from kernelbayes.likelihood_free.model import LikelihoodFree, Method
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
@@ -87,7 +88,7 @@ def infer(
     -------
     Posterior
         Its ``diagnostics`` say how it was made, and hold the fitted ``model`` and the
-        ``simulations`` (of the first round).
+        ``simulations`` (of the first round). ``suggestion`` says if more rounds would help.
 
     Notes
     -----
@@ -150,7 +151,8 @@ def infer(
             x = np.concatenate([part.x for part in made])
             posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
     failed = sum(part.failed for part in made)
-    return replace(posterior, diagnostics=replace(posterior.diagnostics, failed=failed))
+    report = replace(posterior.diagnostics, failed=failed, rounds=len(made))
+    return replace(posterior, diagnostics=report)
 
 
 @contextmanager

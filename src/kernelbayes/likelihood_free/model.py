@@ -15,17 +15,11 @@ from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import (
-    Criterion,
-    Learner,
-    Space,
-    Task,
-    candidates,
-    check_options,
-    choose,
-    learn,
-    read_data,
-)
+from kernelbayes.likelihood_free.learn.adjust import Space
+from kernelbayes.likelihood_free.learn.choice import Criterion, candidates, choose
+from kernelbayes.likelihood_free.learn.importance import Learner, learn
+from kernelbayes.likelihood_free.learn.likelihood import read_data
+from kernelbayes.likelihood_free.learn.task import Task, check_options
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_in_order, prior_weights
@@ -63,6 +57,8 @@ class Report:
     model, simulations
         The fitted model and its simulations, if the posterior comes from
         :func:`~kernelbayes.infer`.
+    rounds : int
+        Rounds of simulations.
     """
 
     method: str
@@ -72,6 +68,7 @@ class Report:
     support: float
     model: LikelihoodFree | None = field(default=None, repr=False)
     simulations: Simulations | None = field(default=None, repr=False)
+    rounds: int = 1
 
 
 class LikelihoodFree(BaseEstimator):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import Space
+from kernelbayes.likelihood_free.learn.adjust import Space
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import integer, option
@@ -62,6 +62,13 @@ class Posterior(Embedding):
         names = ", ".join(self.names or ())
         about = f" of {names}" if names else f" of {np.shape(self.points)[1]} parameters"
         return f"Posterior({len(self)} points{about}, ess {float(self.ess):.0f})"
+
+    @cached_property
+    def suggestion(self) -> str | None:
+        """What would make a posterior of one round better, in a sentence; None if nothing would."""
+        from kernelbayes.likelihood_free.reweight import advice
+
+        return advice(self)
 
     @cached_property
     def smoothed(self) -> Smoothed:
@@ -281,6 +288,7 @@ class Posteriors(Sequence[Posterior]):
     ess, mass, negative = _number("ess"), _number("mass"), _number("negative")
     names = property(lambda self: self[0].names, doc="Names of the parameters.")
     diagnostics = property(lambda self: [p.diagnostics for p in self], doc="One for each.")
+    suggestion = property(lambda self: [p.suggestion for p in self], doc="One for each, or None.")
 
     def sample(
         self, k: int, rng: Rng = None, method: str = "smooth", bandwidth: Array | None = None

@@ -15,7 +15,7 @@ from kernelbayes.arrays import Floats, Rng, as_array, as_generator, to_numpy
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import Data
+from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.likelihood_free.pairs import draws_of
 from kernelbayes.likelihood_free.results import ALPHA, Check, row
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary, as_row

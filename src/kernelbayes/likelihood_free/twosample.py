@@ -18,7 +18,7 @@ from kernelbayes.arrays import Floats, Rng, as_generator, is_frame
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn import Data
+from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.likelihood_free.pairs import Model, Testing, draws_of, on_pairs
 from kernelbayes.likelihood_free.results import ALPHA, Check, row
 from kernelbayes.likelihood_free.running.calling import Output, Simulator
