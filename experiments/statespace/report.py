@@ -96,6 +96,23 @@ def check(label, passed):
     return bool(passed)
 
 
+def judge(label, value, limit, error, full):
+    """Print whether a mean is at most a limit; a quick run leaves open what is within its error."""
+    left_open = not full and limit < value <= limit + 2.0 * error
+    if left_open:
+        print(f"OPEN  {label} (within two standard errors of a quick run; --full decides)")
+        return True
+    return check(label, value <= limit)
+
+
+def compare(label, mean, error, published, runs, published_runs=30):
+    """Print a mean of some runs beside a published one, which has an error of its own."""
+    away = abs(mean - published) / (error * np.sqrt(1.0 + runs / published_runs))
+    told = "within" if away <= 2.0 else "outside"
+    text = f"{label}: {mean:.3f} ({error:.3f}), published {published:.3f}"
+    print(f"      {text}: {told} the combined error ({away:.1f} standard errors)")
+
+
 def write(rows, path):
     """Write all rows to a csv file."""
     with path.open("w", newline="") as file:
@@ -104,8 +121,11 @@ def write(rows, path):
         writer.writerows((*row[:-1], f"{row[-1]:.6g}") for row in rows)
 
 
-def draw(table, path, ylabel):
-    """Draw error against size, one panel per problem, if matplotlib is there."""
+def draw(table, path, ylabel, xlabel="training pairs", published=None, log=False):
+    """Draw error against size, one panel per problem, if matplotlib is there.
+
+    ``published`` has errors by (method, problem, size): crosses in the colour of the method.
+    """
     try:
         import matplotlib as mpl
 
@@ -128,8 +148,13 @@ def draw(table, path, ylabel):
         for method in dict.fromkeys(m for m, p, _ in table if p == problem):
             sizes = [s for m, p, s in table if (m, p) == (method, problem)]
             means, errors, _ = zip(*(table[method, problem, s] for s in sizes), strict=True)
-            axes.errorbar(sizes, means, errors, marker="o", markersize=3, label=method)
-        axes.set(title=problem, xlabel="training pairs", ylabel=ylabel)
+            line = axes.errorbar(sizes, means, errors, marker="o", markersize=3, label=method)
+            known = {s: (published or {}).get((method, problem, s)) for s in sizes}
+            points = [(s, value) for s, value in known.items() if value is not None]
+            if points:
+                text = f"{method}, published"
+                axes.plot(*zip(*points, strict=True), "x", color=line[0].get_color(), label=text)
+        axes.set(title=problem, xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
     for axes in panels.flat[len(problems) :]:
         axes.set_axis_off()
     panels[0, 0].legend(fontsize="x-small")
