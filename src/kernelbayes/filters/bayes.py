@@ -31,7 +31,7 @@ from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import training_parts
 from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing
-from kernelbayes.filters.compact import Report, compacted
+from kernelbayes.filters.compact import Report, compacted, partial_fit
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter
@@ -206,7 +206,8 @@ class KernelBayesFilter(Filter):
         """
         check_parameters(self, "auto")
         option(self.transition, "transition", ("operator", "shift"))
-        _check_initial(self.initial)
+        if isinstance(self.initial, str):
+            option(self.initial, "initial", ("uniform", "observation"))
         option(self.order, "order", (1, 2, "auto"))
         option(self.features, "features", ("raw", "regression", "both", "auto"))
         if not (isinstance(self.lags, str) and self.lags == "auto"):
@@ -276,6 +277,8 @@ class KernelBayesFilter(Filter):
             self.rank_,
         )
 
+    partial_fit = partial_fit
+
     def compact(self, budget: int = 400) -> Self:
         """Return a filter with the same interface whose step does not grow with n.
 
@@ -307,7 +310,7 @@ class KernelBayesFilter(Filter):
     def _initial_weights(self, initial: Initial) -> Array:
         L = self.dynamics_.features
         if isinstance(initial, str):
-            _check_initial(initial)
+            option(initial, "initial", ("uniform", "observation"))
             return namespace(L).ones_like(L[:, 0]) / self.dynamics_.n
         if isinstance(initial, Embedding) and initial.points is self.Z_:
             weights = doubled(initial.weights)
@@ -341,10 +344,3 @@ class KernelBayesFilter(Filter):
         """Number of training pairs."""
         check_is_fitted(self, "dynamics_")
         return count(self.Z_)
-
-
-def _check_initial(initial: Initial) -> None:
-    if isinstance(initial, str) and initial not in ("uniform", "observation"):
-        raise ValueError(
-            f"initial must be 'uniform', 'observation', points or an embedding, got {initial!r}"
-        )

@@ -1,4 +1,6 @@
-r"""Filters whose step does not grow with the training sample: ``model.compact(budget)``.
+r"""Fitted filters that become smaller, ``compact``, or larger, ``partial_fit``.
+
+A compact filter has a step that does not grow with the training sample: ``model.compact(budget)``.
 
 A prediction is linear in features: with features L (n, r) of the training states, the prediction
 from a belief w has the features T L^T w, where T (r, r) is a sum over all transitions. Its density
@@ -18,15 +20,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import clone
 
 from kernelbayes import herding
 from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_doubles
 from kernelbayes.filters.choose.default import judge_states
-from kernelbayes.filters.choose.holdout import training_parts
+from kernelbayes.filters.choose.holdout import learn, training_parts
 from kernelbayes.filters.choose.smoothing import choose_smoothing
 from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge, ratio_of
+from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.gram import Gram
-from kernelbayes.points import count, integer, take
+from kernelbayes.points import Points, PointsLike, count, integer, take
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
@@ -36,6 +40,11 @@ if TYPE_CHECKING:
 CANDIDATES = 20_000
 # Ridge of the weights of a prediction, relative to the features: rounding, and no more.
 EXPRESSED = 1e-10
+# What a fit learns from data once everything is chosen.
+LEARNED = (
+    "X_", "Z_", "known_", "lengths_", "controls_", "kernel_x_", "encoder_", "lags_", "dynamics_",
+    "observations_", "smoothing_",
+)  # fmt: skip
 # Steps of the training sequences on which the two filters are compared: errors of a few per cent
 # show, and the full filter takes seconds.
 REPORTED_STEPS = 200
@@ -100,6 +109,64 @@ def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
     small.dynamics_ = replace(dynamics, ratio=None if ratio is None else ratio.of_weights)
     small.report = _compared(model, small)
     return small
+
+
+def partial_fit(
+    model: KernelBayesFilter,
+    X: PointsLike,
+    Z: PointsLike,
+    controls: PointsLike = None,
+    *,
+    keep: int | None = None,
+) -> KernelBayesFilter:
+    """Learn from more sequences; kernels, ridges and options stay as the first fit chose them.
+
+    The operators are learned again, from all training pairs. The first call is :meth:`fit`.
+
+    Parameters
+    ----------
+    X, Z, controls : sequence or list of sequences
+        As for :meth:`fit`.
+    keep : int, optional
+        Training pairs to keep, the latest ones: for sensors that drift. None keeps all.
+    """
+    keep = None if keep is None else integer(keep, "keep", 2)
+    if not hasattr(model, "dynamics_"):
+        return model.fit(X, Z, controls)
+    if hasattr(model, "report"):
+        raise ValueError("a compact filter has forgotten its sequences; add these to the full one")
+    X, Z, controls = map(
+        each_in_order, (X, Z, controls), (model.names_x_, model.names_z_, model.names_u_)
+    )
+    new = read(X, Z, controls, (model.kernel_x, model.kernel_z, model.kernel_u))
+    new = [replace(s, X=_as_rows(s.X, model.X_), Z=_as_rows(s.Z, model.Z_)) for s in new]
+    parts = _latest([*training_parts(model), *new], keep)
+    other: KernelBayesFilter = clone(model).set_params(**model.choice_.arguments)
+    learn(other, parts)  # whole before anything of the old fit is replaced
+    for name in LEARNED:
+        if hasattr(other, name):
+            setattr(model, name, getattr(other, name))
+    return model
+
+
+def _as_rows(points: Points, known: Points) -> Points:
+    """Scalars (n,) as rows (n, 1) where the known points are rows."""
+    return points[:, None] if np.ndim(points) == 1 and np.ndim(known) == 2 else points
+
+
+def _latest(parts: list[Part], keep: int | None) -> list[Part]:
+    """Sequences without their oldest pairs, so that at most ``keep`` are left."""
+    if keep is None:
+        return parts
+    found: list[Part] = []
+    for s in reversed(parts):
+        left = keep - sum(count(one.X) for one in found)
+        if left < 1:
+            break
+        first = max(0, count(s.X) - left)
+        u = None if s.controls is None else take(s.controls, slice(first, None))
+        found.insert(0, Part(take(s.X, slice(first, None)), take(s.Z, slice(first, None)), u))
+    return found
 
 
 def _picked(observations: Observations, dynamics: Dynamics, m: int) -> Ints:

@@ -1,0 +1,109 @@
+"""Filters that learn from more sequences: partial_fit."""
+
+import numpy as np
+import pytest
+
+import kernelbayes as kb
+
+GIVEN = {
+    "kernel_x": kb.Gaussian(0.6),
+    "kernel_z": kb.Gaussian(0.5),
+    "ridge": 1e-2,
+    "prior_ridge": 1e-3,
+    "transition_ridge": 1e-3,
+    "rng": 0,
+}
+
+
+def circling(rng, length, gain=1.0):
+    angle = rng.uniform(0.0, 6.0) + np.cumsum(0.3 + 0.1 * rng.normal(size=length))
+    Z = np.column_stack([np.cos(angle), np.sin(angle)])
+    return gain * Z + 0.2 * rng.normal(size=Z.shape), Z
+
+
+@pytest.fixture
+def recordings():
+    rng = np.random.default_rng(0)
+    return [circling(rng, length) for length in (60, 40, 30)]
+
+
+def test_it_is_a_fit_to_all_sequences(recordings):
+    (A, a), (B, b), (N, _) = recordings
+    grown = kb.KernelBayesFilter(**GIVEN).partial_fit(A, a).partial_fit(B, b)
+    whole = kb.KernelBayesFilter(**GIVEN).fit([A, B], [a, b])
+    assert grown.n == whole.n == 100
+    np.testing.assert_allclose(grown.filter(N).mean(), whole.filter(N).mean(), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+@pytest.mark.parametrize("columns", [1, 2])
+def test_with_controls_and_scalars(columns):
+    rng = np.random.default_rng(1)
+
+    def simulate(length):
+        u, z = rng.normal(size=length), np.zeros(length)
+        for t in range(1, length):
+            z[t] = 0.8 * z[t - 1] + u[t] + 0.1 * rng.normal()
+        z = z if columns == 1 else np.column_stack([z, z**2])
+        return z + 0.3 * rng.normal(size=z.shape), z, u
+
+    given = {**GIVEN, "kernel_u": kb.Gaussian(1.0)}
+    first, second, (N, _, v) = simulate(50), simulate(40), simulate(20)
+    grown = kb.KernelBayesFilter(**given).fit(*first).partial_fit(*second)
+    whole = kb.KernelBayesFilter(**given).fit(*zip(first, second, strict=True))
+    expected = whole.filter(N, v).mean()
+    np.testing.assert_allclose(grown.filter(N, v).mean(), expected, rtol=0.0, atol=1e-12)
+
+
+def test_choices_of_the_first_fit_stay(recordings):
+    (A, a), (B, b), (N, _) = recordings
+    model = kb.KernelBayesFilter(rng=0).fit(A, a)
+    chosen = model.kernel_x_, model.kernel_z_, model.ridge_, model.choice_
+    assert model.partial_fit(B, b) is model
+    assert (model.kernel_x_, model.kernel_z_, model.ridge_, model.choice_) == chosen
+    assert model.get_params()["ridge"] == "auto"
+    assert np.isfinite(model.filter(N).mean()).all()
+
+
+def test_the_oldest_pairs_go_first(recordings):
+    (A, a), (B, b), (N, _) = recordings
+    grown = kb.KernelBayesFilter(**GIVEN).fit(A, a).partial_fit(B, b, keep=70)
+    whole = kb.KernelBayesFilter(**GIVEN).fit([A[-30:], B], [a[-30:], b])
+    assert grown.n == 70
+    np.testing.assert_allclose(grown.filter(N).mean(), whole.filter(N).mean(), rtol=0.0, atol=1e-12)
+    assert grown.partial_fit(A, a, keep=20).n == 20
+
+
+def test_a_drifting_sensor_is_followed():
+    rng = np.random.default_rng(2)
+    old, new, (N, truth) = (circling(rng, n, gain) for n, gain in ((150, 1), (150, -1), (100, -1)))
+
+    def error(keep):
+        model = kb.KernelBayesFilter(**GIVEN).fit(*old).partial_fit(*new, keep=keep)
+        return np.mean(np.sum((model.filter(N).mean() - truth) ** 2, axis=1))
+
+    # The sign of the sensor has changed, so that with all pairs opposite states are as likely.
+    assert error(150) < 0.1 * error(None)
+
+
+def test_names_are_kept_and_put_in_order(recordings):
+    pandas = pytest.importorskip("pandas")
+    (A, a), (B, b), _ = recordings
+    frames = [pandas.DataFrame(values, columns=["u", "v"]) for values in (A, B)]
+    model = kb.KernelBayesFilter(**GIVEN).fit(frames[0], a)
+    model.partial_fit(frames[1][["v", "u"]], b)
+    assert model.names_x_ == ("u", "v")
+    np.testing.assert_array_equal(model.X_[-40:], B)
+
+
+def test_bad_use_is_refused(recordings):
+    (A, a), (B, b), _ = recordings
+    model = kb.KernelBayesFilter(**GIVEN).fit(A, a)
+    with pytest.raises(ValueError, match="keep"):
+        model.partial_fit(B, b, keep=0)
+    before = model.filter(B).mean()
+    with pytest.raises(ValueError, match="states"):
+        model.partial_fit(B, b[:-1])
+    np.testing.assert_array_equal(model.filter(B).mean(), before)  # nothing of it is lost
+    with pytest.raises(ValueError, match="compact"):
+        model.compact(30).partial_fit(B, b)
