@@ -6,8 +6,10 @@ import pytest
 
 import kernelbayes as kb
 import pages
+from kernelbayes.cli.live import Live
 
 webdriver = pytest.importorskip("selenium.webdriver")
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.browser,
@@ -175,4 +177,27 @@ def test_dragging_zooms_and_a_double_click_shows_all(browser, address):
         moved(browser, x, y, "mousePressed", button="left", clickCount=count)
         moved(browser, x, y, "mouseReleased", button="left", clickCount=count)
     assert ticks() == all_of_them
+    assert browser.get_log("browser") == []
+
+
+def test_the_live_page_draws_what_is_sent(browser):
+    with Live(0) as server:
+        opened(browser, f"http://{server.own[0]}/")
+        for t in range(1, 30):
+            step = {
+                "t": t,
+                "z_mean": t / 10,
+                "z_sd": 1.0,
+                "z_low": -1.0 + t / 10,
+                "z_high": 1.0 + t / 10,
+            }
+            server.publish({**step, "support": 0.9, "ess": 50.0, "prior_share": 0.0})
+        wait = WebDriverWait(browser, 10)
+        wait.until(lambda b: "step 29" in b.find_element("id", "state").text)
+        assert browser.find_element("id", "state").get_attribute("class") == "good"
+        path = browser.execute_script(
+            "return document.querySelector('path.line').getAttribute('d')"
+        )
+        assert path.count("L") == 28
+    wait.until(lambda b: "ended" in b.find_element("id", "state").text)
     assert browser.get_log("browser") == []

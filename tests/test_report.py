@@ -12,7 +12,7 @@ import kernelbayes as kb
 import pages
 from kernelbayes.embedding.export import trust
 from kernelbayes.report import canvas, words
-from kernelbayes.report.contents import constructor
+from kernelbayes.report.contents import constructor, rounded
 from kernelbayes.select.calibration import Calibration
 
 MOST_SCRIPT = 20_000  # bytes, by the design of the page
@@ -224,6 +224,10 @@ def test_checks_are_told_with_their_verdict(tmp_path):
     seen = pages.Seen(path.read_text())
     assert "RankCheck" in seen.text
     assert check.verdict in seen.text
+
+
+def test_long_numbers_are_rounded():
+    assert rounded("Gaussian(bandwidth=0.9383838383838)") == "Gaussian(bandwidth=0.9384)"
 
 
 # --- the canvas -----------------------------------------------------------------------------------

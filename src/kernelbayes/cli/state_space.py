@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.common import add_command, add_model, keep, page_of, stored, table_of, training
 from kernelbayes.cli.errors import InputError
+from kernelbayes.cli.live import PORT, Live
 from kernelbayes.files import load, save
 from kernelbayes.filters import KernelBayesFilter
 from kernelbayes.filters.choose.tuning import tune_filter
@@ -43,12 +45,16 @@ def add_filter(commands: Any) -> None:
         metavar="FILE",
         help="with --follow: keep the state in this file, and go on from it",
     )
+    text = "with --follow: a page that shows the belief as it moves, on this machine only"
+    add("--serve", type=errors.seed, nargs="?", const=PORT, metavar="PORT", help=text)
     command.set_defaults(run=_filter)
 
 
 def _filter(arguments: argparse.Namespace) -> None:
     if arguments.follow and (arguments.smooth or arguments.new is not None):
         raise InputError("--follow reads standard input; it goes with neither --new nor --smooth")
+    if arguments.serve is not None and not arguments.follow:
+        raise InputError("--serve shows a belief as it moves: it goes with --follow")
     if arguments.follow and arguments.report is not None:
         raise InputError("--report is for recordings; with --follow there is --serve")
     if arguments.model is not None:
@@ -58,7 +64,10 @@ def _filter(arguments: argparse.Namespace) -> None:
         model, columns = fitted_filter(arguments)
         keep(arguments, model, columns)
     if arguments.follow:
-        _follow(arguments, model, columns)
+        with nullcontext() if arguments.serve is None else Live(arguments.serve) as live:
+            if live is not None:
+                print(f"kernelbayes: see http://{live.own[0]}/", file=sys.stderr, flush=True)
+            _follow(arguments, model, columns, live)
         return
     if arguments.new is None:
         if arguments.save is None:
@@ -112,7 +121,9 @@ def _table(beliefs: Any, names: list[str], level: float) -> sheets.Sheet:
     return found
 
 
-def _follow(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
+def _follow(
+    arguments: argparse.Namespace, model: Any, columns: dict[str, Any], live: Live | None
+) -> None:
     """Read a header and then a line for each step; killed and started again, go on."""
     state = model.start()
     if arguments.state is not None and arguments.state.exists():
@@ -145,6 +156,8 @@ def _follow(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) 
             found |= {f"{name}_mean": belief.mean()[j], f"{name}_sd": belief.std()[j]}
             found |= {f"{name}_low": ends[j, 0], f"{name}_high": ends[j, 1]}
         found |= {"support": info.support, "ess": info.ess}
+        if live is not None:
+            live.publish({"t": state.t, **found, "prior_share": info.prior_share})
         if not titled:
             writer.writerow(found)
             titled = True

@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
-    Ints,
-    Rng,
-    like,
-    namespace,
-)
+from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, like, namespace
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky

@@ -49,14 +49,7 @@ from kernelbayes.filters.model import (
     state_gram,
 )
 from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transition, try_out
-from kernelbayes.filters.sequences import (
-    as_points,
-    end_to_end,
-    join,
-    names_of,
-    read,
-    unstacked,
-)
+from kernelbayes.filters.sequences import as_points, end_to_end, join, names_of, read, unstacked
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Points, PointsLike, count, doubled, integer, option
@@ -231,11 +224,7 @@ class KernelMonteCarloFilter(Filter):
         return known
 
     def _learn(
-        self,
-        rng: np.random.Generator,
-        seed: int,
-        known: Bools | None,
-        controls: Points | None,
+        self, rng: np.random.Generator, seed: int, known: Bools | None, controls: Points | None
     ) -> None:
         n = count(self.Z_)
         pivoted = self.low_rank == "cholesky"

@@ -31,12 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import NumericalWarning, Rng, as_generator
 from kernelbayes.graphs.beliefs import GraphBeliefs
 from kernelbayes.graphs.choose import choose_scales, default_domains, scored_iterations
-from kernelbayes.graphs.evidence import (
-    VirtualEvidence,
-    check_node,
-    read_evidence,
-    read_likelihoods,
-)
+from kernelbayes.graphs.evidence import VirtualEvidence, check_node, read_evidence, read_likelihoods
 from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
 from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.structure import GraphLike, Node, Templates

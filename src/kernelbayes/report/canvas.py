@@ -39,11 +39,7 @@ def tidy(values: Any, width: float) -> list[float | None]:
 
 
 def ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Round values between two ends, at most six, with their labels.
-
-    >>> ticks(0.0, 1.0)
-    [(0.0, '0.0'), (0.2, '0.2'), (0.4, '0.4'), (0.6000000000000001, '0.6'), (0.8, '0.8'), (1.0, '1.0')]
-    """  # noqa: E501
+    """Round values between two ends, at most six, with their labels."""
     rough = (high - low) / MOST_TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(k * unit for k in (1.0, 2.0, 5.0, 10.0) if k * unit >= 0.999 * rough)

@@ -193,11 +193,7 @@ def learned(model: Any) -> dict[str, str]:
 
 
 def rounded(text: str) -> str:
-    """Text whose long numbers have four digits.
-
-    >>> rounded("Gaussian(bandwidth=0.9383838383838)")
-    'Gaussian(bandwidth=0.9384)'
-    """
+    """Text whose long numbers have four digits."""
     return re.sub(r"\d+\.\d{4,}(e[-+]\d+)?", lambda found: f"{float(found[0]):.4g}", text)
 
 
@@ -257,9 +253,8 @@ def listed(names: Any) -> str:
     """Names in a sentence, with their verb."""
     words = [str(name) for name in names]
     words = [*words[:MOST_PARTS], "others"] if len(words) > MOST_PARTS else words
-    if len(words) == 1:
-        return f"is {words[0]}"
-    return f"are {', '.join(words[:-1])} and {words[-1]}"
+    several = f"are {', '.join(words[:-1])} and {words[-1]}"
+    return f"is {words[0]}" if len(words) == 1 else several
 
 
 def facts(result: Any, data: Mapping[str, Any] | None, model: Any) -> dict[str, str]:

@@ -65,9 +65,8 @@ def of_drift(report: DriftReport) -> Shown:
         name = row["column"]
         where, before, after = report.shapes[name]
         edges = len(where) > len(before)
-        picture = Picture(f"{name}: {row['change']}", str(name), "share",
-                          None if edges else [str(v) or "empty" for v in where],
-                          floor=0.0)  # fmt: skip
+        names = None if edges else [str(v) or "empty" for v in where]
+        picture = Picture(f"{name}: {row['change']}", str(name), "share", names, floor=0.0)
         at = np.asarray(where, dtype=float) if edges else np.arange(float(len(where)))
         picture.bars(at, np.asarray(before), "first table")
         picture.bars(at, np.asarray(after), "second table", SECOND)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -117,11 +118,11 @@ def report(
         raise TypeError(f"there is no page about a {type(result).__name__}") from error
     lights += [] if calibration is None else [calibration_light(calibration)]
     lights += [check_light(check) for check in checks]
-    question = question or question_of(result, asked)
+    question, numbers = question or question_of(result, asked), count()
     about = [
         _verdict(lights, is_model(result)),
         _facts("Data", facts(result, data, model)),
-        *(_section(section) for section in _numbered(sections)),
+        *(_section(section, numbers) for section in sections),
         _diagnostics(lights),
         _chosen(model),
         f"<h2>Code</h2><pre>{escape(code or code_of(result, model, path.name))}</pre>",
@@ -171,19 +172,9 @@ def _facts(title: str, found: Mapping[str, str]) -> str:
     return f"<h2>{title}</h2><dl>{rows}</dl>"
 
 
-def _numbered(sections: Sequence[Section]) -> list[tuple[int, Section]]:
-    """Sections with the number of their first picture, which is unique on a page."""
-    found, number = [], 0
-    for section in sections:
-        found.append((number, section))
-        number += len(section.shown.pictures)
-    return found
-
-
-def _section(numbered: tuple[int, Section]) -> str:
-    first, section = numbered
+def _section(section: Section, numbers: Iterator[int]) -> str:
     shown = section.shown
-    drawn = "".join(p.html(first + i) for i, p in enumerate(shown.pictures))
+    drawn = "".join(picture.html(next(numbers)) for picture in shown.pictures)
     text = f"<p>{escape(section.text)}</p>" if section.text else ""
     return (
         f"<section><h2>{escape(section.title)}</h2>{text}{_slider(shown.places)}"

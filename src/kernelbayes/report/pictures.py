@@ -132,9 +132,8 @@ def widths(w: Floats) -> Floats:
 def _bars(mu: Any, name: str) -> Picture:
     labels, P = probabilities(mu)
     most = np.sort(np.argsort(-P[0], kind="stable")[:MOST_BARS])
-    picture = Picture(f"Probabilities of {name}", name, "probability",
-                      [str(labels[k]) for k in most], floor=0.0)  # fmt: skip
-    at = np.arange(float(len(most)))
+    names, at = [str(labels[k]) for k in most], np.arange(float(len(most)))
+    picture = Picture(f"Probabilities of {name}", name, "probability", names, floor=0.0)
     picture.bars(at, P[0, most])
     picture.tell(at, "probability", P[0, most])
     return picture
@@ -262,15 +261,15 @@ def _shares(batch: Any, name: str, what: str, frames: Ints) -> list[Picture]:
     """Probabilities of the most probable categories, and all of them at the slider."""
     labels, P = probabilities(batch)
     most = np.argsort(-P.mean(axis=0), kind="stable")[:3]
-    lines = Picture(f"{name}: probabilities of the {len(most)} most probable", what,
-                    "probability", floor=0.0)  # fmt: skip
+    title = f"{name}: probabilities of the {len(most)} most probable"
+    lines = Picture(title, what, "probability", floor=0.0)
     at = _some(len(P))
     for k, look in zip(most, (FIRST, SECOND, THIRD), strict=False):
         lines.line(at.astype(float), P[at, k], str(labels[k]), look)
     lines.moves("when", PLAIN, at=frames.astype(float))
     shown = np.sort(np.argsort(-P.max(axis=0), kind="stable")[:MOST_BARS])
-    bars = Picture(f"Probabilities of {name}", name, "probability",
-                   [str(labels[k]) for k in shown], floor=0.0)  # fmt: skip
+    names = [str(labels[k]) for k in shown]
+    bars = Picture(f"Probabilities of {name}", name, "probability", names, floor=0.0)
     bars.moves("bars", FIRST, frames=P[np.ix_(frames, shown)], label="at the slider")
     bars.tell(np.arange(float(len(shown))), "probability", P[frames[-1], shown])
     return [lines, bars]

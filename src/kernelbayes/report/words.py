@@ -83,7 +83,6 @@ def _merged(found: Iterable[list[Light]]) -> list[Light]:
 
 def _of_embedding(mu: Any) -> list[Light]:
     rows = trust(mu)
-    m = len(rows)
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
     filled = getattr(source, "prior_share", None)
     lights = [_ess(np.array([row["ess"] for row in rows]))]
@@ -103,7 +102,7 @@ def _of_embedding(mu: Any) -> list[Light]:
     ):
         flags = getattr(source, name, None)
         if flags is not None:
-            lights.append(_steps(name, int(np.sum(flags)), m, means))
+            lights.append(_steps(name, int(np.sum(flags)), len(rows), means))
     return lights
 
 
@@ -215,8 +214,7 @@ def _of_test(test: KernelTestResult) -> list[Light]:
 
 
 def _of_graph(beliefs: GraphBeliefs) -> list[Light]:
-    numbers = [beliefs[node] for node in beliefs]
-    lights = _merged([_of_embedding(one) for one in numbers])
+    lights = _merged([_of_embedding(beliefs[node]) for node in beliefs])
     done = bool(beliefs.converged)
     told = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}settled"
     advice = "more iterations, more damping, or a graph with fewer cycles"

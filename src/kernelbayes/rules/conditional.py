@@ -198,11 +198,7 @@ class Conditional:
 
 
 def filled(
-    rule: Conditional,
-    answer: Answer,
-    prior: Array,
-    normalize: bool = False,
-    literal: bool = False,
+    rule: Conditional, answer: Answer, prior: Array, normalize: bool = False, literal: bool = False
 ) -> Answer:
     """Answer of a rule, filled from the prior's weights (n,) at points outside the sample."""
     weights, support = answer.weights, answer.diagnostics.support

@@ -66,11 +66,7 @@ RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 
 
 def pair_kernels(
-    X: PointsLike,
-    Z: PointsLike,
-    kernel_x: KernelLike,
-    kernel_z: KernelLike,
-    means: bool = False,
+    X: PointsLike, Z: PointsLike, kernel_x: KernelLike, kernel_z: KernelLike, means: bool = False
 ) -> tuple[Kernel, Kernel]:
     """Kernels for pairs: as given, or the default ones, that of x chosen to predict z.
 

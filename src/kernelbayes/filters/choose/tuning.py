@@ -60,13 +60,7 @@ from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
 from kernelbayes.filters.sequences import Part
-from kernelbayes.kernels import (
-    Kernel,
-    Laplace,
-    Polynomial,
-    RationalQuadratic,
-    Warped,
-)
+from kernelbayes.kernels import Kernel, Laplace, Polynomial, RationalQuadratic, Warped
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.learned import NeuralFeatures

@@ -29,15 +29,7 @@ from kernelbayes.embedding.smooth import (
 )
 from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward
-from kernelbayes.likelihood_free.learn.task import (
-    RULES,
-    Found,
-    Near,
-    Observed,
-    Rule,
-    Task,
-    Variant,
-)
+from kernelbayes.likelihood_free.learn.task import RULES, Found, Near, Observed, Rule, Task, Variant
 
 LogDensity = Callable[[Floats], Floats]
 RANK_LEVELS = np.linspace(0.05, 0.95, 19)  # finer than a hundred ranks can tell apart

@@ -70,10 +70,7 @@ class Pool:
             self._workers.clear()
 
     def run(
-        self,
-        function: Callable[..., Any],
-        take: Callable[[], Any],
-        timeout: float | None = None,
+        self, function: Callable[..., Any], take: Callable[[], Any], timeout: float | None = None
     ) -> Iterator[tuple[Any, Any]]:
         """Yield each task and what ``function`` makes of it, or Lost, in the order of completion.
 

@@ -22,13 +22,7 @@ from kernelbayes.arrays import (
     to_numpy,
 )
 from kernelbayes.likelihood_free.prior import Prior
-from kernelbayes.likelihood_free.running.calling import (
-    Failed,
-    Output,
-    Row,
-    Summary,
-    as_row,
-)
+from kernelbayes.likelihood_free.running.calling import Failed, Output, Row, Summary, as_row
 from kernelbayes.likelihood_free.running.journal import Journal, read_journals
 from kernelbayes.points import Names, PointsLike, column_names, in_order, named_row
 

@@ -1,0 +1,81 @@
+"""``filter --follow --serve``: a page on this machine that shows the belief as it moves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+
+from kernelbayes.cli.errors import InputError
+
+PORT = 8765  # unassigned, and easy to remember
+STEPS_KEPT = 300  # that a page opened later still sees: a screen's width
+BEAT = 10.0  # seconds after which a silent stream says that it is alive, and a deaf one is left
+
+
+class Live(ThreadingHTTPServer):
+    """A page and its events, on the loopback address; leaving the context tells all of the end."""
+
+    daemon_threads = False  # closing waits until they were told
+
+    def __init__(self, port: int) -> None:
+        self.seen, self.sent, self.ended = deque[str](maxlen=STEPS_KEPT), 0, False
+        self.changed = threading.Condition()
+        try:
+            super().__init__(("127.0.0.1", port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InputError(f"cannot serve on port {port}: {error}") from error
+        self.own = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
+
+    def publish(self, step: dict[str, Any], end: bool = False) -> None:
+        """Send the numbers of one step to all who look."""
+        told = json.dumps({name: float(value) for name, value in step.items()})
+        with self.changed:
+            self.seen.append(f"{'event: end' if end else ': step'}\ndata: {told}\n\n")
+            self.sent, self.ended = self.sent + 1, end
+            self.changed.notify_all()
+
+    def __exit__(self, *_: object) -> None:
+        self.publish({}, end=True)
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers to one browser, if it asks for this machine by its own names."""
+
+    server: Live
+    timeout = BEAT
+
+    def do_GET(self) -> None:
+        """Send the page or its events; a page elsewhere may point a name at this address."""
+        if self.headers.get("Host") not in self.server.own:
+            return self.send_error(403)
+        kinds = {"/": "text/html; charset=utf-8", "/events": "text/event-stream"}
+        if self.path not in kinds:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Type", kinds[self.path])
+        self.end_headers()
+        with suppress(OSError):  # they may leave
+            if self.path == "/events":
+                return self._events(self.server)
+            self.wfile.write((files("kernelbayes.report") / "live.html").read_bytes())
+        return None
+
+    def _events(self, live: Live, at: int = 0, ended: bool = False) -> None:
+        while not ended:
+            with live.changed:
+                if at == live.sent:
+                    live.changed.wait(BEAT)
+                new = list(live.seen)[max(0, len(live.seen) - (live.sent - at)) :]
+                at, ended = live.sent, live.ended
+            self.wfile.write(("".join(new) or ": still here\n\n").encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: standard error is for warnings."""
