@@ -206,6 +206,8 @@ def test_infer_from_a_simulator_or_a_table(tmp_path, capsys):
     command = ["infer", str(tmp_path / "problem.py"), "--observed", observed, "-n", "500"]
     assert main(command) == 0
     assert numbers(capsys.readouterr().out, "mean")[0] == pytest.approx(0.64, abs=0.15)
+    assert main([*command[:-1], "150", "--rounds", "auto"]) == 0
+    assert numbers(capsys.readouterr().out, "mean")[0] == pytest.approx(0.64, abs=0.25)
     rng = np.random.default_rng(2)
     theta = rng.normal(size=500)
     x = theta + 0.5 * rng.normal(size=500)
@@ -214,6 +216,17 @@ def test_infer_from_a_simulator_or_a_table(tmp_path, capsys):
     draws = numbers(capsys.readouterr().out, "rate")
     assert len(draws) == 200
     assert draws.mean() == pytest.approx(0.64, abs=0.25)
+
+
+def test_infer_says_when_rounds_would_help(tmp_path, capsys):
+    (tmp_path / "problem.py").write_text(PROBLEM.replace("norm(0, 1)", "norm(0, 100)"))
+    observed = written(tmp_path / "observed.csv", x=[0.8])
+    command = ["infer", str(tmp_path / "problem.py"), "--observed", observed, "-n", "100"]
+    assert main(command) == 0
+    assert "note: only about" in (said := capsys.readouterr().err)
+    assert "--rounds auto" in said
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_tests(pairs, tmp_path, capsys):
@@ -292,6 +305,9 @@ def test_bad_use(pairs, tmp_path, capsys):
     assert "no simulator" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
     (tmp_path / "p.py").write_text("1 / 0")
     assert "does not run" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
+    asked = ["infer", train, "--theta", "z", "--observed", new]
+    assert "needs a simulator" in failing(capsys, *asked, "--rounds", "2")
+    assert "whole number" in failing(capsys, *asked, "--rounds", "many")
     assert "two tables" in failing(capsys, "test", train)
     assert "between 0 and 1" in failing(capsys, "posterior", train, "--level", "90")
 

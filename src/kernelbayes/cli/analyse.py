@@ -25,7 +25,8 @@ from kernelbayes.cli.common import (
 from kernelbayes.cli.errors import InputError
 from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
-from kernelbayes.likelihood_free import LikelihoodFree, infer
+from kernelbayes.likelihood_free.infer import infer
+from kernelbayes.likelihood_free.model import LikelihoodFree
 from kernelbayes.select.calibration import calibrate
 from kernelbayes.select.tuning import tune
 
@@ -108,6 +109,13 @@ def add_infer(commands: Any) -> None:
         metavar="N",
         help="simulations to run (default: 1000)",
     )
+    add(
+        "--rounds",
+        type=errors.rounds,
+        default=1,
+        metavar="N",
+        help="rounds of simulations, or auto: as many as pay (default: 1)",
+    )
     add("--draws", type=errors.positive, metavar="N", help="write draws instead of a summary")
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
     command.set_defaults(run=_infer)
@@ -124,10 +132,14 @@ def _infer(arguments: argparse.Namespace) -> None:
             _one(x, arguments.observed),
             n_simulations=arguments.simulations,
             rng=arguments.seed,
+            rounds=arguments.rounds,
         )
         if found.suggestion and not arguments.quiet:
-            print(f"note: {found.suggestion}", file=sys.stderr)
+            advised = found.suggestion.replace("infer(..., rounds='auto')", "--rounds auto")
+            print(f"note: {advised}", file=sys.stderr)
     else:
+        if arguments.rounds != 1:
+            raise InputError("--rounds needs a simulator: a Python file instead of a table")
         if arguments.theta is None:
             raise InputError("--theta COLUMNS is needed to say which columns are parameters")
         sheet = sheets.read(arguments.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 
 class InputError(Exception):
@@ -31,6 +31,11 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a whole number >= 1 is needed, got {text!r}")
     return int(text)
+
+
+def rounds(text: str) -> int | Literal["auto"]:
+    """Read a number of rounds, or "auto"."""
+    return "auto" if text == "auto" else positive(text)
 
 
 def level(text: str) -> float:

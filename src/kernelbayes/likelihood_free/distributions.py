@@ -160,7 +160,7 @@ def from_object(source: PriorLike) -> Component:
             made=(from_object, source),
         )
     call = _sampler(source)
-    with _torch_seed(0):
+    with torch_seed(0):
         probe = call(2, np.random.default_rng(0))
     width = _table(probe, 2).shape[1]
     tensor = _is_tensor(probe)
@@ -168,7 +168,7 @@ def from_object(source: PriorLike) -> Component:
     def draw(n: int, rng: np.random.Generator) -> Floats:
         if not tensor:
             return _table(call(n, rng), n)
-        with _torch_seed(int(rng.integers(2**62))):
+        with torch_seed(int(rng.integers(2**62))):
             return _table(call(n, rng), n)
 
     low, high, discrete, simplex = _support(source, width)
@@ -271,7 +271,7 @@ def _is_tensor(values: Array) -> bool:
 
 
 @contextmanager
-def _torch_seed(seed: int) -> Iterator[None]:
+def torch_seed(seed: int) -> Iterator[None]:
     """Seed torch's global stream, and restore it afterwards."""
     torch = sys.modules.get("torch")
     if torch is None:

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, like
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.choice import Criterion
 from kernelbayes.likelihood_free.learn.task import check_options
 from kernelbayes.likelihood_free.model import LikelihoodFree, Method
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Round, round_weights
+from kernelbayes.likelihood_free.reweight import (
+    FEWEST_SIMULATIONS,
+    Region,
+    Round,
+    round_weights,
+)
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
-from kernelbayes.points import integer
+from kernelbayes.points import integer, option
 
 # Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
 ROUND_PRIOR = 0.2
+# rounds="auto": at most three, of the same size, and none of fewer simulations than this: ten of
+# them are held out.
+AUTO_ROUNDS, AUTO_LEAST = 3, 50
+
+# Parameters, data and weights of simulations.
+Pairs = tuple[Floats, Floats, Floats | None]
 
 
 def infer(
@@ -38,7 +50,7 @@ def infer(
     n_jobs: int = 1,
     rng: Rng = None,
     *,
-    rounds: int = 1,
+    rounds: int | Literal["auto"] = 1,
     adjust: str = "auto",
     criterion: Criterion = "log",
     simulations: Simulations | None = None,
@@ -67,9 +79,12 @@ def infer(
     n_jobs : int
         Processes that simulate.
     rng : int, Generator or None
-    rounds : int
+    rounds : int or "auto"
         With more than one, later simulations are made where the posterior so far lies, weighted by
-        prior over proposal. Sharper for one observation, of no use for others.
+        prior over proposal. Sharper for one observation, of no use for others. "auto": after a
+        third of the simulations, and again after two, the prior is restricted to where the
+        posterior may be, if few simulations lie there; all draws inside are used, with equal
+        weights. Otherwise the rest is made as before.
     simulations : Simulations, optional
         Made before with the same simulator and prior, by :func:`simulate`; continued if they are
         fewer than ``n_simulations`` (and there is one round).
@@ -88,7 +103,8 @@ def infer(
     -------
     Posterior
         Its ``diagnostics`` say how it was made, and hold the fitted ``model`` and the
-        ``simulations`` (of the first round). ``suggestion`` says if more rounds would help.
+        ``simulations`` (of the first round). ``suggestion`` is a sentence if one round was made
+        and more would help, or None.
 
     Notes
     -----
@@ -107,13 +123,19 @@ def infer(
     True
     """
     check_options(method, adjust, criterion)  # before anything is simulated, which takes long
-    sizes = _sizes(n_simulations, rounds, simulations)
     generator, read = as_generator(rng), as_prior(prior)
-    if rounds > 1 and read.simplices:
+    auto = isinstance(rounds, str) and option(rounds, "rounds", ("auto",)) == "auto"
+    n, most = integer(n_simulations, "n_simulations"), AUTO_ROUNDS
+    if not isinstance(rounds, str):
+        most = integer(rounds, "rounds")
+    elif read.simplices or n < AUTO_ROUNDS * AUTO_LEAST:
+        most = 1
+    sizes = _sizes(n, most, simulations)
+    if most > 1 and read.simplices:
         raise ValueError(
             "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
         )
-    if keep is not None and rounds > 1 and rng is None:
+    if keep is not None and most > 1 and rng is None:
         raise ValueError("keep with several rounds needs an rng: later rounds depend on it")
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
     options |= {"on_failure": on_failure, "timeout": timeout, "on_interrupt": "raise"}
@@ -126,33 +148,82 @@ def infer(
         observed = as_observation(x_observed, summary, runs)
         seed = int(generator.integers(2**31))
 
-        def posterior_of(theta: Floats, x: Floats, weights: Floats | None, i: int) -> Posterior:
-            model = LikelihoodFree(read, method, adjust, criterion, rng=seed + i, progress=progress)
-            model.fit(theta, x, weights)
+        def simulated(theta: Floats) -> Simulations:
+            i = len(made)
+            kept = keep if keep is None else Keep.of(keep, i)
+            how = {"vectorized": runs.vectorized, "rng": generator, **options}
+            made.append(simulate(simulator, theta, keep=kept, **how))
+            return made[-1]
+
+        def posterior_of(pairs: Pairs, within: Prior, last: bool) -> Posterior:
+            i = len(made) - 1
+            model = LikelihoodFree(
+                within, method, adjust, criterion, rng=seed + i, progress=progress
+            )
+            model.fit(*pairs)
             with warnings.catch_warnings():
-                if i < rounds - 1:  # only the posterior that is returned may warn
+                if not last:  # only the posterior that is returned may warn
                     warnings.simplefilter("ignore", NumericalWarning)
                 found: Posterior = model.posterior(observed)
             report = replace(found.diagnostics, model=model, simulations=runs)
-            return replace(found, diagnostics=report)
+            return replace(found, diagnostics=report, prior=read)
 
-        posterior = posterior_of(runs.theta, runs.x, None, 0)
-        done = [Round(runs.done, 1.0, posterior)]
-        for i, m in enumerate(sizes[1:], start=1):
-            if m < 1:  # more rounds than simulations
-                continue
-            proposed, few = _proposed(posterior, read, m, generator)
-            where = {"keep": keep if keep is None else Keep.of(keep, i), "rng": generator}
-            how = {"vectorized": runs.vectorized}
-            more = simulate(simulator, proposed, **how, **where, **options)
-            made.append(more)
-            done.append(Round(more.done, few / m, posterior))
-            theta = np.concatenate([part.theta for part in made])
-            x = np.concatenate([part.x for part in made])
-            posterior = posterior_of(theta, x, round_weights(theta, read, done), i)
-    failed = sum(part.failed for part in made)
-    report = replace(posterior.diagnostics, failed=failed, rounds=len(made))
-    return replace(posterior, diagnostics=report)
+        pairs: Pairs = runs.theta, runs.x, None
+        if auto and most > 1:
+            left = max(n - runs.done, 0)
+            posterior = _narrowed(pairs, read, left, generator, simulated, posterior_of)
+        else:
+            posterior = posterior_of(pairs, read, most == 1)
+            done = [Round(runs.done, 1.0, posterior)]
+            for m in sizes[1:]:
+                if m < 1:  # more rounds than simulations
+                    continue
+                proposed, few = _proposed(posterior, read, m, generator)
+                done.append(Round(simulated(proposed).done, few / m, posterior))
+                theta = np.concatenate([part.theta for part in made])
+                x = np.concatenate([part.x for part in made])
+                weights = round_weights(theta, read, done)
+                posterior = posterior_of((theta, x, weights), read, len(made) == most)
+    report = replace(posterior.diagnostics, failed=sum(part.failed for part in made))
+    report = replace(report, settled=True) if auto else replace(report, rounds=len(made))
+    posterior = replace(posterior, diagnostics=report)
+    if not is_torch_array(x_observed):
+        return posterior
+    floats = x_observed if x_observed.is_floating_point() else x_observed.double()
+    points, weights = like(posterior.points, floats), like(posterior.weights, floats)
+    return replace(posterior, points=points, weights=weights)
+
+
+def _narrowed(
+    pairs: Pairs,
+    prior: Prior,
+    left: int,
+    rng: np.random.Generator,
+    simulated: Callable[[Floats], Simulations],
+    posterior_of: Callable[[Pairs, Prior, bool], Posterior],
+) -> Posterior:
+    """Posterior by rounds with the prior restricted to where the posterior may be.
+
+    A round is made as long as few simulations lie there; what is ``left`` then is made in the last
+    region.
+    """
+    (theta, x, _), within, region = pairs, prior, None
+    rounds = 1
+    for later in reversed(range(AUTO_ROUNDS)):
+        if later == 0 or left == 0:
+            posterior = posterior_of((theta, x, None), within, True)
+            break
+        posterior = posterior_of((theta, x, None), within, False)
+        narrower, m = Region.of(posterior, prior, rng, region), left
+        if narrower.pays(len(theta)):
+            region, within = narrower, narrower.restricted()
+            rounds, m = rounds + 1, left // later
+            inside = region.inside(theta)
+            theta, x = theta[inside], x[inside]
+        more = simulated(within.sample(m, rng))
+        theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
+        left -= m
+    return replace(posterior, diagnostics=replace(posterior.diagnostics, rounds=rounds))
 
 
 @contextmanager
@@ -175,7 +246,6 @@ def _never_lost(made: list[Simulations]) -> Iterator[None]:
 
 def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:
     """Check what was asked for; return the number of simulations of each round."""
-    n, rounds = integer(n, "n_simulations"), integer(rounds, "rounds")
     if simulations is not None and not isinstance(simulations, Simulations):
         raise TypeError(
             f"simulations must come from simulate(...), got {type(simulations).__name__}; for "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
+from array_api_compat import is_torch_array
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import euclidean_distances
 
@@ -22,7 +23,12 @@ from kernelbayes.likelihood_free.learn.likelihood import read_data
 from kernelbayes.likelihood_free.learn.task import Task, check_options
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, prior_in_order, prior_weights
+from kernelbayes.likelihood_free.reweight import (
+    FEWEST_SIMULATIONS,
+    normalised,
+    prior_in_order,
+    prior_weights,
+)
 from kernelbayes.likelihood_free.simulate import Simulations
 from kernelbayes.points import PointsLike, in_order, query
 from kernelbayes.select.search import progress_bar
@@ -59,6 +65,8 @@ class Report:
         :func:`~kernelbayes.infer`.
     rounds : int
         Rounds of simulations.
+    settled : bool
+        Whether the number of rounds was chosen by ``rounds="auto"``.
     """
 
     method: str
@@ -69,6 +77,7 @@ class Report:
     model: LikelihoodFree | None = field(default=None, repr=False)
     simulations: Simulations | None = field(default=None, repr=False)
     rounds: int = 1
+    settled: bool = False
 
 
 class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
@@ -156,6 +165,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         rng = as_generator(self.rng)
         self.seed_ = int(rng.integers(2**31))
         self.prior_ = None if self.prior is None else as_prior(self.prior)
+        self.template_ = theta[:0] if is_torch_array(theta) else None  # tensors in, tensors out
         runs = Simulations.of(theta, x, self.prior_, fewest=FEWEST_SIMULATIONS)
         if runs.x.ndim not in (2, 3):
             raise ValueError(
@@ -164,7 +174,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             )
         if self.prior_ is not None and not np.all(self.prior_.inside(runs.theta)):
             raise ValueError("some theta lie outside of the prior's support; check the prior")
-        self.weights_ = None if weights is None else _normalised(weights, runs)
+        self.weights_ = None if weights is None else normalised(weights, runs)
         self.theta_, self.x_, self.failed_ = runs.theta, runs.x, runs.failed
         self.names_, self.x_names_ = runs.names, runs.x_names
         self.space_ = Space.of(self.theta_, self.prior_)
@@ -258,6 +268,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             kernel=self.kernel_,
             space=self.space_,
             smoothing=smoothing,
+            template=self.template_,
         )
 
     def _words(self) -> str:
@@ -329,18 +340,3 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         learner = learn(task, self.variant_, np.random.default_rng(self.seed_))
         self._other = (prior, learner)
         return learner
-
-
-def _normalised(weights: PointsLike, runs: Simulations) -> Floats:
-    """Weights of the simulations that worked, summing to one."""
-    w = np.asarray(to_numpy(as_real(weights, "weights")), dtype=float)
-    if w.shape != runs.ok.shape or not np.all(w >= 0) or not np.all(np.isfinite(w)):
-        raise ValueError(f"weights must be {runs.done} finite numbers, zero or larger")
-    w = w[runs.ok]
-    nothing = np.sum(w == 0)
-    if len(w) - nothing < FEWEST_SIMULATIONS:
-        raise ValueError(
-            f"{nothing} of {len(w)} simulations have weight zero; at least {FEWEST_SIMULATIONS} "
-            "must count"
-        )
-    return np.asarray(w / w.sum())

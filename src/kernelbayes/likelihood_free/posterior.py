@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_known, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_known, like, to_numpy
 from kernelbayes.embedding import Embedding, export
 from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
@@ -102,15 +102,12 @@ class Posterior(Embedding):
     def _density(self) -> Smoothed:
         """The smoothed points behind the density, with at least half of Silverman's bandwidth.
 
-        Draws may come from many close points that are hardly smoothed; their density would be
-        spiky.
+        Draws may come from many close points, hardly smoothed; their density would be spiky.
         """
         points, weights, plain = self._in_coordinates
         how = self.smoothing or plain
-        if how.h >= plain.h:
-            return self.smoothed
         wider = replace(plain, neighbours=how.neighbours)
-        return self._within(points, weights, wider)
+        return self.smoothed if how.h >= plain.h else self._within(points, weights, wider)
 
     @cached_property
     def _in_coordinates(self) -> tuple[Floats, Floats, Smoothing]:
@@ -162,9 +159,10 @@ class Posterior(Embedding):
             kept.append(drawn[inside][:missing])
             missing -= len(kept[-1])
             if missing == 0:
-                return np.concatenate(kept)
+                return like(np.concatenate(kept), self.points)
         drawn, _ = self._draw(missing, generator)  # nearly all mass is outside: move onto the edge
-        return np.concatenate([*kept, drawn if self.prior is None else self.prior.project(drawn)])
+        moved = drawn if self.prior is None else self.prior.project(drawn)
+        return like(np.concatenate([*kept, moved]), self.points)
 
     def _draw(self, m: int, rng: np.random.Generator) -> tuple[Floats, Bools]:
         drawn = self._space.parameters(self.smoothed.draw(m, rng))
@@ -177,16 +175,17 @@ class Posterior(Embedding):
     @cached_property
     def _inside(self) -> float:
         """Share of the smoothed density within the support."""
-        if self.prior is None:
-            return 1.0
         _, inside = self._draw(SUPPORT_DRAWS, np.random.default_rng(0))
         return max(float(np.mean(inside)), 1.0 / SUPPORT_DRAWS)
 
-    def log_density(self, theta: Array) -> Floats:  # type: ignore[override]
+    def log_density(self, theta: Array) -> Any:  # type: ignore[override]
         """Log density (n,) at parameters (n, d); -inf outside of the prior's support.
 
         Discrete parameters count with their probability.
         """
+        return like(self._logs(theta), self.points)
+
+    def _logs(self, theta: Array) -> Floats:
         if self.prior is not None and self.prior.simplices:
             raise ValueError("posteriors on a simplex have no density here; use sample or prob")
         points = np.asarray(to_numpy(as_known(self._in_order(theta), "theta")), dtype=float)
@@ -206,27 +205,27 @@ class Posterior(Embedding):
             logs[inside] = values + self._space.log_volume(there) - np.log(self._inside)
         return logs
 
-    def map(self) -> Floats:
+    def map(self) -> Array:
         """Parameters (d,) of the highest posterior density."""
         weights = self.valid_weights()[0]
         heavy = np.argsort(-weights)[:MAP_STARTS]
         candidates = np.asarray(to_numpy(self.points), dtype=float)[heavy]
-        best = candidates[int(np.argmax(self.log_density(candidates)))]
+        best = candidates[int(np.argmax(self._logs(candidates)))]
         free = ~self._discrete
         if not np.any(free):
-            return np.asarray(best)
+            return like(best, self.points)
         start = self._space.coordinates(best[None])[0]
 
         def lost(moved: Floats) -> float:
             here = start.copy()
             here[free] = moved
-            return -float(self.log_density(self._space.parameters(here[None]))[0])
+            return -float(self._logs(self._space.parameters(here[None]))[0])
 
         found = minimize(lost, start[free], method="Nelder-Mead")
         start[free] = found.x
         moved = self._space.parameters(start[None])
-        better = self.log_density(moved)[0] >= self.log_density(best[None])[0]
-        return np.asarray(moved[0] if better else best)
+        better = self._logs(moved)[0] >= self._logs(best[None])[0]
+        return like(moved[0] if better else best, self.points)
 
     def plot(  # type: ignore[override]
         self, truth: Array | None = None, prior: PriorLike = None, **options: object
@@ -263,13 +262,12 @@ class Posteriors(Sequence[Posterior]):
         self._members = list(members)
 
     mean, std, median = _of_each("mean"), _of_each("std"), _of_each("median")
-    var = _of_each("var")
     cov, moment, expect = _of_each("cov"), _of_each("moment"), _of_each("expect")
     prob, cdf, quantile = _of_each("prob"), _of_each("cdf"), _of_each("quantile")
     interval, density = _of_each("interval"), _of_each("density")
     log_density, map, mode = _of_each("log_density"), _of_each("map"), _of_each("mode")
     preimage, plot, norm = _of_each("preimage"), _of_each("plot"), _of_each("norm")
-    inner, expect_bound = _of_each("inner"), _of_each("expect_bound")
+    inner, expect_bound, var = _of_each("inner"), _of_each("expect_bound"), _of_each("var")
     _single = False
 
     def __len__(self) -> int:
@@ -339,12 +337,14 @@ def make_posterior(
     kernel: Kernel | None = None,
     space: Space | None = None,
     smoothing: Smoothing | None = None,
+    template: Array | None = None,
 ) -> Posterior:
-    """Posterior of weighted parameters (n, d); points of weight zero are left out."""
+    """Posterior of weighted parameters (n, d), of the template's kind; those of weight 0 go."""
     used = weights != 0
     points, weights = points[used], weights[used]
     if names is None and prior is not None:
         names = prior.names
-    if kernel is None:
-        kernel = Gaussian.median(points)
+    kernel = kernel or Gaussian.median(points)
+    if template is not None:
+        points, weights = like(points, template), like(weights, template)
     return Posterior(points, weights, kernel, names, diagnostics, prior, space, smoothing)

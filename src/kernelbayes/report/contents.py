@@ -15,7 +15,7 @@ from kernelbayes import kernels
 from kernelbayes.compare import DriftReport, KernelTestResult
 from kernelbayes.embedding.export import parts, probabilities
 from kernelbayes.graphs import GraphBeliefs
-from kernelbayes.likelihood_free import Posterior, Posteriors
+from kernelbayes.likelihood_free.posterior import Posterior, Posteriors
 from kernelbayes.report import differences, pictures
 from kernelbayes.report.pictures import Shown
 from kernelbayes.tables import Row, Table

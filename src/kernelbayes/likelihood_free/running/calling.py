@@ -203,7 +203,7 @@ def inspect_simulator(
         raise TypeError(f"the simulator must be callable, got {type(simulator).__name__}")
     if summary is not None and not callable(summary):
         raise TypeError(f"the summary must be callable, got {type(summary).__name__}")
-    caller = Caller(simulator, summary, drop=drop, rng_argument=_rng_argument(simulator))
+    caller = Caller(simulator, summary, drop=drop, rng_argument=rng_argument(simulator))
     theta = np.resize(theta, (KINDS, theta.shape[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # caused by arguments the simulator was not written for
@@ -215,7 +215,7 @@ def inspect_simulator(
     return replace(caller, vectorized=True, batch_summary=batch_summary)
 
 
-def _rng_argument(function: Simulator) -> str | None:
+def rng_argument(function: Simulator) -> str | None:
     """Name of the argument that takes the generator, "" for the second one, None for none."""
     try:
         parameters = inspect.signature(function).parameters
