@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.choose import default
-from kernelbayes.filters.choose.default import scaled_kernels, spreads, subsample, whole_rows
+from kernelbayes.filters.choose import blocks, default
+from kernelbayes.filters.choose.blocks import subsample, whole_rows
+from kernelbayes.filters.choose.default import scaled_kernels, spreads
 from kernelbayes.filters.choose.smoothing import Smoothing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.filters.step import predict
@@ -46,6 +47,37 @@ def filtered_in(unit):
 def test_units_do_not_matter(units):
     one, other = map(np.array, units)
     np.testing.assert_allclose(filtered_in(one), filtered_in(other[::-1]), rtol=0.0, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    """Return errors (4, 3) on four recordings: plain, in mixed units, and plain but smoothed."""
+    unit, found = np.array([1e-3, 1e4]), []
+    for seed in range(4):
+        rng = np.random.default_rng([9, seed])
+        (x, z), (new, truth) = circling(rng, 150), circling(rng, 150)
+        plain = kb.KernelBayesFilter(rng=0).fit(x, z)
+        mixed = kb.KernelBayesFilter(rng=0).fit(x * unit, z * unit[::-1])
+        with warnings.catch_warnings():  # of observations unlike the sample
+            warnings.simplefilter("ignore", kb.NumericalWarning)
+            means = (
+                plain.filter(new).mean(),
+                mixed.filter(new * unit).mean() / unit[::-1],
+                plain.smooth(new).mean(),
+            )
+        found.append([np.mean(np.sum((mean - truth) ** 2, axis=1)) for mean in means])
+    return np.array(found)
+
+
+def test_mixed_units_are_no_worse_than_plain_ones(recordings):
+    plain, mixed, _ = recordings.T
+    error = np.sqrt((plain.var(ddof=1) + mixed.var(ddof=1)) / len(plain))
+    assert mixed.mean() <= plain.mean() + 2.0 * error
+
+
+def test_smoothing_gains_on_average_over_recordings(recordings):
+    plain, _, smooth = recordings.mean(axis=0)
+    assert smooth < plain
 
 
 def test_what_is_given_is_kept_and_the_rest_chosen():
@@ -129,7 +161,7 @@ def test_smoothing_says_where_it_gains_nothing():
     with pytest.warns(kb.NumericalWarning, match="smoothing gains nothing"):
         model.smooth(NEW[:5])
     assert Smoothing(0.1).gains  # nothing is known
-    assert kb.KernelBayesFilter(rng=0).fit(X[:8], Z[:8])._back_ridge() == 0.1
+    assert kb.KernelBayesFilter(rng=0).fit(X[:8], Z[:8])._smoothing().ridge == 0.1
 
 
 def test_spreads_survive_outliers_rare_values_and_constants():
@@ -156,8 +188,8 @@ def test_long_recordings_are_thinned_and_holes_filled():
     pairs = [Part(np.zeros((1, 1)), np.zeros((1, 1)), None)] * 1000
     some = subsample([long, *pairs])
     steps = sum(len(s.X) for s in some if len(s.X) > 1)
-    assert 0.8 * default.MOST_STEPS < steps < 1.2 * default.MOST_STEPS
-    assert sum(len(s.X) == 1 for s in some) == default.MOST_PAIRS
+    assert 0.8 * blocks.MOST_STEPS < steps < 1.2 * blocks.MOST_STEPS
+    assert sum(len(s.X) == 1 for s in some) == blocks.MOST_PAIRS
     holes = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 4.0]])
     (found,) = whole_rows([Part(holes, np.zeros((3, 1)), None)])
     np.testing.assert_array_equal(found.X, [[1.0, 4.0], [np.nan, np.nan], [3.0, 4.0]])

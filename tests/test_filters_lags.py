@@ -7,7 +7,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes.filters.encode import encoder
-from kernelbayes.filters.encode.encoder import filled, learn_regression
+from kernelbayes.filters.encode.encoder import MOST_DIRECTIONS, filled, learn_regression
 from kernelbayes.filters.encode.lags import choose_scales, window_kernel, windows
 
 RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "back_ridge": 3e-2}
@@ -275,3 +275,17 @@ def test_calibration_and_saved_states_know_the_window():
     model = fitted("lags")
     calibration = model.calibrate([X[:60], X[60:]], [Z[:60], Z[60:]], parts=2)
     assert calibration.interval(model.filter(NEW), 0.9).shape == (18, 2, 2)
+
+
+def test_wide_windows_are_seen_through_few_directions():
+    rng = np.random.default_rng(8)
+    Z = np.cumsum(rng.normal(size=(200, 2)), axis=0)
+    scale, mixed = Z.std(axis=0), rng.normal(size=(2, MOST_DIRECTIONS + 50))
+    X = Z / scale @ mixed + 0.1 * rng.normal(size=(200, MOST_DIRECTIONS + 50))
+    learned, left_out = learn_regression(X, X.shape[1], Z, kb.Gaussian(1.0), 0)
+    metric = learned.basis.metric
+    assert metric.shape[1] <= MOST_DIRECTIONS < metric.shape[0]
+    np.testing.assert_allclose(metric.T @ metric, np.eye(metric.shape[1]), atol=1e-8)
+    # A hundred columns each say the state to a tenth of its spread.
+    assert np.mean(((left_out - Z) / scale) ** 2) < 0.01
+    assert learned(X[:3]).shape == (3, 2)

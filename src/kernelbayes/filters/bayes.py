@@ -20,17 +20,15 @@ True
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, NumericalWarning, Rng, as_generator, namespace, threads_for
+from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
-from kernelbayes.filters.choose.holdout import training_parts
-from kernelbayes.filters.choose.smoothing import Smoothing, choose_smoothing
+from kernelbayes.filters.choose.smoothing import smoothing_of
 from kernelbayes.filters.compact import Report, compacted, partial_fit
 from kernelbayes.filters.encode.encoder import Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
@@ -47,6 +45,7 @@ from kernelbayes.filters.model import (
     state_gram,
 )
 from kernelbayes.filters.sequences import Part, Training, join, names_of, read
+from kernelbayes.filters.smooth import Smoothing
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
@@ -82,7 +81,8 @@ class KernelBayesFilter(Filter):
         chosen by a race on blocks of time left out (:mod:`~kernelbayes.filters.choose.default`).
     back_ridge : float or "auto"
         Of the backward step of smoothing, Bayes' rule with the next state as observation. "auto"
-        chooses it by smoothing blocks that are left out, when smoothing is first asked for.
+        chooses it by smoothing blocks that are left out, when smoothing is first asked for; where
+        none gains, ``smooth`` answers with the filtered beliefs and a warning.
     rank : int, optional
         Nystrom features of this rank (all points, if they are fewer) for all kernels: a step costs
         O(n rank^2) at most.
@@ -111,6 +111,9 @@ class KernelBayesFilter(Filter):
     literal : bool
         The equations of KBR13 (eq. 17, 18) or IW22 (Alg. 2) and none of the safeguards: weights
         are not divided by their mass, and no observation is set aside. Beliefs may be NaN.
+    intervals : {"auto", "calibrated", "plain"}
+        Whether ``interval`` of beliefs is corrected, so that held-out states are inside as often
+        as it says. "auto" does so where something was chosen on blocks of time left out.
     rng : int, Generator or None
         For landmarks.
 
@@ -159,6 +162,7 @@ class KernelBayesFilter(Filter):
         memory: float | Literal["auto"] = "auto",
         tempering: float | Literal["auto"] = "auto",
         literal: bool = False,
+        intervals: Literal["auto", "calibrated", "plain"] = "auto",
         rng: Rng = None,
     ) -> None:
         self.kernel_x = kernel_x
@@ -179,9 +183,11 @@ class KernelBayesFilter(Filter):
         self.memory = memory
         self.tempering = tempering
         self.literal = literal
+        self.intervals = intervals
         self.rng = rng
 
     report: Report
+    leads_ = 0  # later observations that the update sees: of filters that smooth by regression
 
     # --- learning ---------------------------------------------------------------------------------
 
@@ -208,6 +214,7 @@ class KernelBayesFilter(Filter):
         option(self.transition, "transition", ("operator", "shift"))
         if isinstance(self.initial, str):
             option(self.initial, "initial", ("uniform", "observation"))
+        option(self.intervals, "intervals", ("auto", "calibrated", "plain"))
         option(self.order, "order", (1, 2, "auto"))
         option(self.features, "features", ("raw", "regression", "both", "auto"))
         if not (isinstance(self.lags, str) and self.lags == "auto"):
@@ -218,7 +225,7 @@ class KernelBayesFilter(Filter):
             raise ValueError("transition='shift' knows no controls; use 'operator'")
         fine = [Part(*map(doubled, (s.X, s.Z, s.controls))) for s in parts]
         self.choice_ = choose(self, fine)
-        chosen = self.choice_.arguments
+        chosen, self.calibration_ = self.choice_.arguments, self.choice_.calibration
         self.order_, self.features_ = chosen["order"], chosen["features"]
         known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
@@ -325,19 +332,9 @@ class KernelBayesFilter(Filter):
             raise ValueError("the prior has no mass on the training states; is it in their units?")
         return result
 
-    def _back_ridge(self) -> float:
-        """Ridge of the backward step; chosen when it is first needed, if it is automatic."""
-        if not isinstance(self.back_ridge, str):
-            return float(self.back_ridge)
-        found = self.smoothing_ = self.smoothing_ or choose_smoothing(self, training_parts(self))
-        if not found.gains:
-            warnings.warn(
-                "smoothing gains nothing here: on blocks left out its loss is "
-                f"{found.smoothed:.3g}, that of filtering {found.filtered:.3g}; use filter()",
-                NumericalWarning,
-                stacklevel=4,
-            )
-        return found.ridge
+    def _smoothing(self, warn: bool = True) -> Smoothing:
+        """How beliefs are smoothed; chosen when it is first needed."""
+        return smoothing_of(self, warn)
 
     @property
     def n(self) -> int:

@@ -17,6 +17,7 @@ from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike, same_value
+from kernelbayes.select.calibration import Calibrated, Calibration
 from kernelbayes.tables import as_frame, distinct
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ class StepInfo:
         return cls(*(np.array([getattr(i, f.name) for i in infos]) for f in fields(cls)))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Belief(Calibrated, Embedding):
+    """Belief of a filter about one state: an embedding over the training states."""
+
+
 @dataclass(frozen=True, eq=False)
 class FilterState:
     """State of an online filter: immutable, plain data, safe to store between two steps.
@@ -129,7 +135,7 @@ def check_state(state: FilterState, model: Filter) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs(Batch):
+class Beliefs(Calibrated, Batch):
     """Beliefs about the states of one sequence: T embeddings over the training states.
 
     Everything that can be asked of a batch can be asked here: ``mean()`` is (T, d),
@@ -142,6 +148,8 @@ class Beliefs(Batch):
     ----------
     info : StepInfo
         Arrays (T,).
+    calibration : Calibration or None
+        What corrects :meth:`interval`, if anything does.
     """
 
     info: StepInfo | None = field(default=None, repr=False)
@@ -149,9 +157,12 @@ class Beliefs(Batch):
     def __getitem__(self, index: Index) -> Any:
         """Return the belief at one time as an Embedding, or the beliefs of some of the times."""
         chosen = super().__getitem__(index)
-        if isinstance(chosen, Beliefs) and self.info is not None:
-            return replace(chosen, info=self.info[index])
-        return chosen
+        if not isinstance(chosen, Beliefs):
+            return Belief(
+                chosen.points, chosen.weights, chosen.kernel, chosen.names,
+                calibration=self.calibration,
+            )  # fmt: skip
+        return chosen if self.info is None else replace(chosen, info=self.info[index])
 
     def __repr__(self) -> str:
         return f"Beliefs({len(self)} steps over {self.weights.shape[1]} states, {self.kernel!r})"
@@ -272,9 +283,11 @@ class Beliefs(Batch):
         kernel: Kernel,
         names: tuple[str, ...] | None,
         infos: list[StepInfo],
+        calibration: Calibration | None = None,
     ) -> Self:
         """Beliefs from weights (T, n) and what happened at each step."""
-        return cls(points, weights, kernel, names, None, StepInfo.stack(infos))
+        info = StepInfo.stack(infos)
+        return cls(points, weights, kernel, names, info=info, calibration=calibration)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

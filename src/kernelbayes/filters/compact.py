@@ -26,7 +26,7 @@ from kernelbayes import herding
 from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_doubles
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
-from kernelbayes.filters.choose.smoothing import choose_smoothing
+from kernelbayes.filters.choose.smoothing import chosen_smoothing
 from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge, ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.gram import Gram
@@ -101,8 +101,7 @@ def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
     small.X_, small.Z_ = take(model.X_, picks), take(model.Z_, picks)
     small.known_ = None if model.known_ is None else model.known_[picks]
     small.lengths_, small.controls_ = (1,) * len(picks), None  # pairs, no sequences
-    if isinstance(model.back_ridge, str):
-        small.smoothing_ = model.smoothing_ or choose_smoothing(model, training_parts(model))
+    small.smoothing_ = replace(chosen_smoothing(model), ahead=None)
     small.observations_ = _observations(model.observations_, picks)
     ratio = ratio_of(small)
     dynamics = _dynamics(model.dynamics_, picks)
@@ -142,6 +141,7 @@ def partial_fit(
     new = [replace(s, X=_as_rows(s.X, model.X_), Z=_as_rows(s.Z, model.Z_)) for s in new]
     parts = _latest([*training_parts(model), *new], keep)
     other: KernelBayesFilter = clone(model).set_params(**model.choice_.arguments)
+    other.set_params(intervals="plain")  # the correction of the first fit stays
     learn(other, parts)  # whole before anything of the old fit is replaced
     for name in LEARNED:
         if hasattr(other, name):

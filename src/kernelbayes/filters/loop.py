@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import Array, Bools, namespace, threads_for
-from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import (
+    Belief,
     Beliefs,
     FilterState,
     Forecast,
@@ -30,7 +30,7 @@ from kernelbayes.filters.beliefs import (
 )
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import Encoder
-from kernelbayes.filters.missing import filled_by_state, split_missing
+from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (
     Gaps,
@@ -40,10 +40,10 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import backward, passed_back
+from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
 from kernelbayes.filters.told import told, told_ahead
-from kernelbayes.filters.update import Seen, prepare
+from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count, doubled, integer, own, take
@@ -65,6 +65,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
     observations_: Observations
     encoder_: Encoder | None = None  # what the update sees of the observations; None: themselves
     back_ridge: Any
+    calibration_: Calibration | None = None  # of the intervals of filtered beliefs
 
     @abstractmethod
     def start(self, prior: PointsLike | None = None, lag: int = 0) -> FilterState:
@@ -101,11 +102,11 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         namespace(self.kernel_x_.diag(x), self.kernel_z_.diag(z))  # arrays of one library
         return known
 
-    def _back_ridge(self) -> float:
-        """Ridge of the backward step of smoothing."""
-        return float(self.back_ridge)
+    def _smoothing(self, warn: bool = True) -> Smoothing:  # noqa: ARG002
+        """How beliefs are smoothed; with a warning where that gains nothing."""
+        return Smoothing(float(self.back_ridge))
 
-    def smoothed(self, state: FilterState) -> Embedding:
+    def smoothed(self, state: FilterState) -> Belief:
         """Belief about the state ``lag`` steps ago given everything up to now.
 
         For a state that was started with ``start(lag=...)``; before so many steps were made, the
@@ -113,11 +114,12 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "dynamics_")
         check_state(state, self)
-        later, ridge, now = state.belief.weights, self._back_ridge(), state.unlike
+        later, how, now = state.belief.weights, self._smoothing(), state.unlike
         for back, (w, control, before) in enumerate(reversed(state.history), 1):
-            kept, now = max(before, now), before
-            later = backward(self.dynamics_, w, later, control, state.t - back, ridge, kept)
-        return Embedding(self.Z_, later, self.kernel_z_, self.names_z_)
+            kept, now = max(before, now) if how.gains else 1.0, before
+            later = backward(self.dynamics_, w, later, control, state.t - back, how.ridge, kept)
+        calibration = how.calibration if state.history else self.calibration_
+        return Belief(self.Z_, later, self.kernel_z_, self.names_z_, calibration=calibration)
 
     def filter(
         self,
@@ -147,7 +149,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
         runs = told(run_all(self, X, controls, gaps, progress))
-        results = [_beliefs(self, run, run.weights) for run in runs]
+        results = filtered(self, runs)
         return ManyBeliefs(results) if is_many(X) else results[0]
 
     def smooth(
@@ -167,7 +169,16 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
             lag = integer(lag, "lag", 0)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        results = smooth_all(self, told(run_all(self, X, controls, gaps, progress)), lag)
+        runs = told(run_all(self, X, controls, gaps, progress))
+        each = [x for x, _, _ in each_sequence(X, controls, gaps)]
+        ahead = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
+        if ahead is not None and complete(each):
+            for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
+                seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
+                run.weights[:seen] = other.weights[:seen]
+            results = [_beliefs(self, run, run.weights, ahead.calibration_) for run in runs]
+        else:
+            results = smooth_all(self, runs, lag)
         return ManyBeliefs(results) if is_many(X) else results[0]
 
     def forecast(
@@ -231,30 +242,6 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         return calibration_of(self, X, Z, controls, parts, smooth)
 
 
-@dataclass(eq=False)
-class Run:
-    """One sequence on its way: prepared observations and controls, then weights and infos."""
-
-    seen: list[Seen]
-    controls: list[Points | None]
-    kept: list[int]  # which of the steps, some of them inside gaps, were asked for
-    weights: list[Array] = field(default_factory=list)
-    infos: list[StepInfo] = field(default_factory=list)
-
-    @classmethod
-    def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Run:
-        """Fill gaps of more than one transition with steps that have no observation."""
-        filled: list[Seen] = []
-        controls: list[Points | None] = []
-        kept = []
-        for t, one in enumerate(seen):
-            u = None if U is None or t == 0 else take(U, [t - 1])
-            filled += [Seen()] * (gaps[t] - 1) + [one]
-            controls += [u] * gaps[t]
-            kept.append(len(filled) - 1)
-        return cls(filled, controls, kept)
-
-
 def run_all(
     model: Filter, X: PointsLike, controls: PointsLike, gaps: Gaps, progress: bool | None
 ) -> list[Run]:
@@ -279,15 +266,21 @@ def run_all(
     return runs
 
 
+def filtered(model: Filter, runs: list[Run]) -> list[Beliefs]:
+    """Beliefs of sequences that have been filtered."""
+    return [_beliefs(model, run, run.weights, model.calibration_) for run in runs]
+
+
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
-    """Smoothed beliefs of sequences that have been filtered."""
-    back = model.dynamics_, lag, model._back_ridge()
-    return [
-        _beliefs(
-            model, run, passed_back(run.weights, run.controls, *back, list(map(unlike, run.infos)))
-        )
+    """Smoothed beliefs of sequences that have been filtered; those, if smoothing gains nothing."""
+    how = model._smoothing()
+    back = model.dynamics_, lag, how.ridge
+    found = [
+        passed_back(run.weights, run.controls, *back, list(map(unlike, run.infos)))
+        if how.gains else run.weights
         for run in runs
-    ]
+    ]  # fmt: skip
+    return [_beliefs(model, *one, how.calibration) for one in zip(runs, found, strict=True)]
 
 
 def _forecast(
@@ -336,8 +329,10 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
     return replace(beliefs, observations=observations)
 
 
-def _beliefs(model: Filter, run: Run, weights: list[Array]) -> Beliefs:
+def _beliefs(
+    model: Filter, run: Run, weights: list[Array], calibration: Calibration | None
+) -> Beliefs:
     """Beliefs of a sequence at the steps that were asked for, without those inside gaps."""
     W = namespace(weights[0]).stack([weights[t] for t in run.kept], axis=0)
     infos = [run.infos[t] for t in run.kept]
-    return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
+    return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos, calibration)

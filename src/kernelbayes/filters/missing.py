@@ -99,6 +99,12 @@ def filled_by_state(X: Points, known: Bools | None, Z: Points, kernel_z: Kernel)
     return like(values.reshape(X.shape), X)
 
 
+def complete(sequences: list[Points]) -> bool:
+    """Whether observations are vectors of numbers, and none is missing in whole or in part."""
+    vectors = (isinstance(X, np.ndarray) and X.dtype.kind in "fiu" for X in sequences)
+    return all(vectors) and all(X.ndim <= 2 and bool(np.isfinite(X).all()) for X in sequences)
+
+
 def split_missing(X: Points) -> tuple[Points, Bools | None]:
     """Training observations with holes filled by column means, and where the holes were not.
 

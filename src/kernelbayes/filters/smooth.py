@@ -14,12 +14,61 @@ observation.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kernelbayes.arrays import Array, namespace
+from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.step import normalised, scatter, transition_weights
-from kernelbayes.points import Points
+from kernelbayes.filters.update import Seen
+from kernelbayes.points import Points, take
+from kernelbayes.select.calibration import Calibration
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothing:
+    """How a filter smooths: by a backward step with this ridge, or not at all.
+
+    ``smoothed`` and ``filtered`` are losses with it and without on blocks of time left out, NaN
+    where they are not known; ``calibration`` is of the intervals of what is then answered. Where
+    nothing is missing, a filter ``ahead`` that sees later observations takes its place, if any.
+    """
+
+    ridge: float
+    smoothed: float = float("nan")
+    filtered: float = float("nan")
+    calibration: Calibration | None = None
+    ahead: Any = None  # KernelBayesFilter
+
+    @property
+    def gains(self) -> bool:
+        """Whether smoothing is better than filtering, as far as is known; else it is left out."""
+        return not self.smoothed >= self.filtered
+
+
+@dataclass(eq=False)
+class Run:
+    """One sequence on its way: prepared observations and controls, then weights and infos."""
+
+    seen: list[Seen]
+    controls: list[Points | None]
+    kept: list[int]  # which of the steps, some of them inside gaps, were asked for
+    weights: list[Array] = field(default_factory=list)
+    infos: list[StepInfo] = field(default_factory=list)
+
+    @classmethod
+    def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Run:
+        """Fill gaps of more than one transition with steps that have no observation."""
+        filled: list[Seen] = []
+        controls: list[Points | None] = []
+        kept = []
+        for t, one in enumerate(seen):
+            u = None if U is None or t == 0 else take(U, [t - 1])
+            filled += [Seen()] * (gaps[t] - 1) + [one]
+            controls += [u] * gaps[t]
+            kept.append(len(filled) - 1)
+        return cls(filled, controls, kept)
 
 
 def passed_back(

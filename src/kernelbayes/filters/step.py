@@ -38,8 +38,7 @@ from kernelbayes.arrays import (
     to_numpy,
     total,
 )
-from kernelbayes.embedding import Embedding
-from kernelbayes.filters.beliefs import FilterState, Start, StepInfo, check_state
+from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
@@ -258,7 +257,8 @@ def step(
     W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost)
     warn_rescued(infos)
     warn_reset(infos)
-    belief = Embedding(model.Z_, W[:, 0], model.kernel_z_, model.names_z_)
+    names = model.names_z_
+    belief = Belief(model.Z_, W[:, 0], model.kernel_z_, names, calibration=model.calibration_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
     new = replace(state, t=t, belief=belief, unlike=unlike(infos[0]), history=history, past=past)

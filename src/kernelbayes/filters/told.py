@@ -13,7 +13,7 @@ from kernelbayes.filters.step import warn_rescued, warn_reset
 from kernelbayes.rules.conditional import first_few, told_of
 
 if TYPE_CHECKING:
-    from kernelbayes.filters.loop import Run
+    from kernelbayes.filters.smooth import Run
 
 
 def told(runs: list[Run]) -> list[Run]:

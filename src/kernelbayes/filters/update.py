@@ -25,15 +25,7 @@ from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps,
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    count,
-    doubled,
-    in_order,
-    row_in_order,
-    take,
-)
+from kernelbayes.points import Points, PointsLike, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
 from kernelbayes.rules.support import nearest_similarity

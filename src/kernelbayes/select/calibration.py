@@ -23,7 +23,7 @@ so on average over x (distributional conformal prediction: Chernozhukov, Wuethri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +38,9 @@ from kernelbayes.arrays import (
     namespace,
     row_blocks,
 )
-from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.embedding.mean import LEAST_MASS
-from kernelbayes.embedding.regions import ordered
+from kernelbayes.embedding.decoding import Decoding
+from kernelbayes.embedding.mean import LEAST_MASS, Validity
+from kernelbayes.embedding.regions import Shape, ordered
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import share, shares, take
@@ -53,11 +53,15 @@ class Calibration:
     """Left-out probability integral transforms, and the quantiles they correct.
 
     ``pit`` (m, d) is F^(-i)(z_i | x_i) of each coordinate, uniform where nothing needs correcting;
-    ``weights`` (m,) say how much each counts (under the prior in force) and sum to one.
+    ``weights`` (m,) say how much each counts (under the prior in force) and sum to one. Where a
+    belief has few points, z_i may lie beyond all of them: ``beyond`` (m, d), if it is known, says
+    how far above them (or below, if negative), and intervals reach as far beyond the ends of a
+    belief as they must (conformalised quantiles: Romano, Patterson and Candes 2019).
     """
 
     pit: Floats
     weights: Floats
+    beyond: Floats | None = None
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
@@ -65,15 +69,25 @@ class Calibration:
         return f"Calibration({len(self.pit)} left-out pairs; {told})"
 
     def levels(self, q: npt.ArrayLike) -> Floats:
-        """Levels (len(q), d) to ask for instead of q, one column per coordinate."""
+        """Levels (len(q), d) to ask for instead of q, one column per coordinate.
+
+        Below 0 and above 1 they are distances beyond the ends of a belief, in units of the largest.
+        """
         at, columns = shares(q, "quantile levels"), []
-        for pit in self.pit.T:
+        every = self.pit if self.beyond is None else self.pit + self.beyond / self._unit
+        for pit in every.T:
             order = np.argsort(pit, kind="stable")
             w = self.weights[order]
             columns.append(np.interp(at, np.cumsum(w) - 0.5 * w, pit[order]))
         return np.stack(columns, axis=1)
 
-    def quantile(self, mu: Embedding | Batch, q: npt.ArrayLike) -> Array:
+    @property
+    def _unit(self) -> Floats:
+        """Return the largest distance (d,) beyond the ends of beliefs; one where there is none."""
+        far = np.abs(np.zeros_like(self.pit) if self.beyond is None else self.beyond).max(axis=0)
+        return np.where(far > 0.0, far, 1.0)
+
+    def quantile(self, mu: Decoding, q: npt.ArrayLike) -> Array:
         """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
         d, own = int(mu.vectors.shape[1]), self.pit.shape[1]
         if d != own:
@@ -81,15 +95,38 @@ class Calibration:
                 f"this calibration was learned for {own} coordinates, the belief has {d}; "
                 "calibrate the model that the belief comes from"
             )
-        found = [as_doubles(mu.quantile(at, valid="rearranged")) for at in self.levels(q).T]
-        columns = [quantiles[..., j] for j, quantiles in enumerate(found)]
+        columns, unit = [], self._unit
+        for j, at in enumerate(self.levels(q).T):
+            inside = np.clip(at, 0.0, 1.0)
+            quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
+            columns.append(quantiles + (at - inside) * unit[j])
         return like(np.stack(columns, axis=-1), mu.weights)
 
-    def interval(self, mu: Embedding | Batch, level: float = 0.9) -> Array:
+    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
         level = share(level, "level")
         ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         return namespace(ends).moveaxis(ends, -2, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated(Decoding):
+    """Beliefs whose intervals are corrected by how often held-out states were inside."""
+
+    calibration: Calibration | None = field(default=None, repr=False, kw_only=True)
+
+    def interval(
+        self, level: float = 0.9, kind: Shape = "equal-tailed", valid: Validity = True
+    ) -> Array:
+        """Interval of each coordinate, (d, 2) or (T, d, 2), as of any embedding.
+
+        Equal-tailed ones are corrected where ``calibration`` is not None: held-out states were
+        inside as often as ``level`` says. With ``valid`` other than True, and for
+        ``kind="highest"``, they are the belief's own; quantiles and probabilities always are.
+        """
+        if self.calibration is None or valid is not True or kind != "equal-tailed":
+            return super().interval(level, kind, valid)
+        return self.calibration.interval(self, level)
 
 
 def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:

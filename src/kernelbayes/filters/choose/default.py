@@ -25,6 +25,7 @@ ridge) is kept, and only the rest is chosen.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -32,19 +33,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Floats, as_vectors, to_numpy
+from kernelbayes.arrays import Floats, NumericalWarning, as_vectors, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
+from kernelbayes.filters.choose.blocks import (
+    RACE_RANK,
+    TURNS,
+    blocks_of,
+    left_out,
+    on_a_line,
+    plain_copy,
+    with_truth,
+)
 from kernelbayes.filters.choose.choices import state_features
-from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, judge_of
+from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
+from kernelbayes.filters.loop import filtered
 from kernelbayes.filters.missing import split_missing
-from kernelbayes.filters.sequences import Part, join, pieces_of
+from kernelbayes.filters.sequences import Part, join
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import fold_predictions
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, PointsLike, count
+from kernelbayes.select.calibration import Calibration
 from kernelbayes.tables import Table
 
 if TYPE_CHECKING:
@@ -65,21 +77,10 @@ WIDTHS_U = (0.5, 0.125, 0.25, 1.0, 2.0, 1e4)
 WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
 # Ridges of the regression without memory: a decade more to each side than challenge Bayes' rule.
 REGRESSION_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-# Blocks of time, left out in turn: a quarter each, of which two stretches are filtered. Three
-# quarters are learned from, nearly as much as in the end (KBR13 section 5.3 has halves).
-LEFT_OUT_BLOCKS, TURNS = 4, 2
-# Fewer steps than this are not left out: a block would have fewer than five.
-LEAST_STEPS = 20
 # Candidates that go to the end: the fewest that have a middle.
 FINALISTS = 3
 # Steps ahead that predictions are scored at: the length of an outage, by judgement.
 AHEAD = 3
-# Pairs of candidates at most, in sequences and without transitions, and their rank r: an update
-# takes n r^2 operations, here some 10^7, about a millisecond.
-MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
-# Pieces that long sequences are cut into, of which some are kept: a little longer than the shortest
-# stretch that is judged (SHORTEST).
-PIECE = 60
 # More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
 # and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
 # race uses, a judgement and not a measurement.
@@ -97,6 +98,7 @@ class Choice:
     why: dict[str, str]
     table: Table = field(default_factory=Table)
     others: list[Arguments] = field(default_factory=list)  # nearly as good, the better first
+    calibration: Calibration | None = None  # of intervals, by the blocks that were left out
 
 
 def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
@@ -113,17 +115,17 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
     seen = data.Z if model.features == "regression" else data.X
     first = _first_guess(given, seen, data.Z, data.controls, model.method)
     # Options race with the rest, but not alone: with all else given, the filter is the plain one.
-    if all(first[name] is given[name] for name in NAMES if name not in PLAIN):
+    complete = all(first[name] is given[name] for name in NAMES if name not in PLAIN)
+    if complete and model.intervals != "calibrated":
         return Choice(first, why)
-    some = whole_rows(subsample(parts))
     try:
-        X, Z = [s.X for s in some], [s.Z for s in some]
-        groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
-        if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
-            raise ValueError(f"fewer than {LEAST_STEPS} steps")
+        groups = blocks_of(model, parts)
     except ValueError as error:  # too short, or coordinates that only one part has
-        why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
+        if not complete:
+            why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
         return Choice(first, why)
+    if complete:
+        return _with_intervals(Choice(first, why), model, parts, data.Z)
     judge = judge_states(first["kernel_z"], data.Z)
     races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
     best = races.middle(_race(races, given, seen, data.Z, data.controls))
@@ -138,7 +140,26 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
         {**given, **races.parameters(trial.candidate.at), "rank": given["rank"]}
         for trial in (best, *(trial for trial in done if trial is not best))
     )
-    return Choice(chosen, why, races.table, others[: FINALISTS - 1])
+    choice = Choice(chosen, why, races.table, others[: FINALISTS - 1])
+    return _with_intervals(choice, model, parts, data.Z)
+
+
+def _with_intervals(
+    choice: Choice, model: KernelBayesFilter, parts: list[Part], Z: Points
+) -> Choice:
+    """Return a choice with what corrects intervals: where the states of blocks left out lie."""
+    if model.intervals == "plain" or model.literal:
+        return choice
+    if not on_a_line(choice.arguments["kernel_z"], Z):
+        return replace(choice, why={**choice.why, "intervals": "plain: states are not on a line"})
+    with warnings.catch_warnings():  # about blocks that the user has not asked about
+        warnings.simplefilter("ignore", NumericalWarning)
+        groups = blocks_of(model, parts, fill=False)
+        found = left_out(plain_copy(model, choice.arguments), groups)
+    beliefs = [filtered(block.model, block.runs) for block in found]
+    calibration = calibrated(with_truth(beliefs, found))
+    why = {**choice.why, "intervals": f"corrected by {calibration!r}"}
+    return replace(choice, why=why, calibration=calibration)
 
 
 def _has_options(at: Arguments) -> bool:
@@ -291,35 +312,3 @@ def _scaled_error(scale: Floats) -> Judge:
         return np.asarray(np.mean(np.minimum(off**2, np.finfo(float).max), axis=1))
 
     return error
-
-
-def subsample(parts: list[Part]) -> list[Part]:
-    """Pieces of the sequences, evenly spread, and some of the pairs without transitions."""
-    long = [s for s in parts if count(s.X) > 1]
-    pairs = [s for s in parts if count(s.X) == 1]
-    if len(pairs) > MOST_PAIRS:
-        kept = np.sort(np.random.default_rng(0).permutation(len(pairs))[:MOST_PAIRS])
-        pairs = [pairs[i] for i in kept]
-    steps = sum(count(s.X) for s in long)
-    if steps > MOST_STEPS:
-        pieces = [piece for s in long for piece in pieces_of(s, max(1, count(s.X) // PIECE))]
-        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * MOST_STEPS / steps))
-        kept = np.unique(np.linspace(0, len(pieces) - 1, number).round().astype(int))
-        long = [pieces[i] for i in kept]
-    return long + pairs
-
-
-def whole_rows(parts: list[Part]) -> list[Part]:
-    """Sequences with the holes of partly missing observations filled by column means.
-
-    Each pattern of missing coordinates needs a model of its own, so that only the filter that is
-    chosen goes without filling.
-    """
-    X = join(parts).X
-    means, known = split_missing(X)
-    if known is None:
-        return parts
-    partly = known.any(axis=1) & ~known.all(axis=1)
-    filled = np.where(partly.reshape(-1, *(1,) * (X.ndim - 1)), means, X)
-    ends = np.cumsum([count(s.X) for s in parts])[:-1]
-    return [replace(s, X=x) for s, x in zip(parts, np.split(filled, ends), strict=True)]

@@ -236,24 +236,36 @@ def calibration_of(
     names = model.names_x_, model.names_z_, model.names_u_
     X, Z, controls = map(each_in_order, (X, Z, controls), names)
     if smooth:
-        chosen["back_ridge"] = model._back_ridge()
+        how = model._smoothing()
+        chosen["back_ridge"] = how.ridge if how.ahead is None else "auto"
+        smooth = how.gains or how.ahead is not None
+    if "intervals" in known:
+        chosen["intervals"] = "plain"
     groups = cut(X, Z, controls, parts, model)
-    found = []
+    found: list[tuple[Beliefs, Points]] = []
     for i, group in enumerate(groups):
         if count(group[0].X) == 1:  # pairs without transitions: nothing to filter
             continue
         other = clone(model).set_params(**chosen)
         learn(other, [s for j, rest in enumerate(groups) if j != i for s in rest])
-        found += _transforms(other, group, smooth)
-    pit = np.concatenate(found)
-    return Calibration(pit, np.full(len(pit), 1.0 / len(pit)))
+        ask = other.smooth if smooth else other.filter
+        beliefs = ask([s.X for s in group], controls_of(group), progress=False)
+        found += zip(beliefs, [s.Z for s in group], strict=True)
+    return calibrated(found)
 
 
-def _transforms(model: Filter, group: list[Part], smooth: bool) -> list[Floats]:
-    """Levels (T, d) at which the true states of some sequences lie in their beliefs."""
-    ask = model.smooth if smooth else model.filter
-    beliefs = ask([s.X for s in group], controls_of(group), progress=False)
-    return [transforms(b, s.Z) for b, s in zip(beliefs, group, strict=True)]
+def calibrated(found: list[tuple[Beliefs, Points]]) -> Calibration:
+    """Calibration by beliefs about sequences and their true states, which all count alike."""
+    pit = np.concatenate([transforms(beliefs, Z) for beliefs, Z in found])
+    beyond = np.concatenate([outside(beliefs, Z) for beliefs, Z in found])
+    return Calibration(pit, np.full(len(pit), 1.0 / len(pit)), beyond)
+
+
+def outside(beliefs: Beliefs, Z: PointsLike) -> Floats:
+    """How far (T, d) the states Z (T, d) lie above the ends of beliefs, or below; 0 inside."""
+    ends = np.asarray(to_numpy(beliefs.quantile([0.0, 1.0])), dtype=np.float64)
+    truth = np.asarray(to_numpy(as_vectors(Z, "Z")), dtype=np.float64)
+    return np.asarray(truth - np.clip(truth, ends[:, 0], ends[:, 1]))
 
 
 def transforms(beliefs: Beliefs, Z: PointsLike) -> Floats:

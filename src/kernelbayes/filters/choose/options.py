@@ -47,8 +47,8 @@ WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 HOPELESS = 1.5
-# Standard errors by which an option must be better: the best of half a dozen rivals that are no
-# better is ahead by more than two in one race of ten (Bonferroni).
+# Standard errors by which an option must be better: one rival that is no better is ahead by more
+# than two in 2.3 % of races, the best of six in at most one of seven (Bonferroni).
 SURE = 2.0
 # Factor of one move of the ridge after an option is taken: a decade.
 RIDGE_MOVE = {"ridge": 10.0}

@@ -265,4 +265,6 @@ class Races:
     def blank(self, chosen: Arguments) -> Filter:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""
         model: Filter = clone(self.model).set_params(**chosen)
+        if hasattr(model, "intervals"):
+            model.set_params(intervals="plain")
         return model.set_params(rng=0) if model.rng is None else model

@@ -3,32 +3,28 @@
 States with little noise of their own need a smaller ridge than noisy ones (0.01 against 0.3 in the
 models tried), and a ridge that is best for one step is too small for many. So blocks are left out
 as in :mod:`~kernelbayes.filters.choose.default`, filtered, and passed back under several ridges.
+Where no ridge gains over filtering, ``smooth`` answers with the filtered beliefs.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.base import clone
 
-from kernelbayes.arrays import NumericalWarning
+from kernelbayes.arrays import NumericalWarning, as_vectors, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
-from kernelbayes.filters.choose.default import (
-    LEAST_STEPS,
-    LEFT_OUT_BLOCKS,
-    RACE_RANK,
-    TURNS,
-    judge_states,
-    subsample,
-    whole_rows,
-)
-from kernelbayes.filters.choose.holdout import Judge, controls_of, cut, learn, stretches
-from kernelbayes.filters.loop import run_all, smooth_all
+from kernelbayes.filters.choose.blocks import Block, blocks_of, left_out, plain_copy, with_truth
+from kernelbayes.filters.choose.default import judge_states, spreads
+from kernelbayes.filters.choose.holdout import Judge, calibrated, learn, training_parts
+from kernelbayes.filters.choose.options import SURE
+from kernelbayes.filters.loop import filtered, smooth_all
+from kernelbayes.filters.missing import complete
 from kernelbayes.filters.sequences import Part
-from kernelbayes.points import count
+from kernelbayes.filters.smooth import Smoothing
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
@@ -41,73 +37,95 @@ FIRST_BACK, BACK_FACTOR = 0.1, 10.0**0.5
 BACK_RANGE = (3e-5, 10.0)
 
 
-@dataclass(frozen=True)
-class Smoothing:
-    """A ridge of the backward step; losses of smoothing with it and of filtering (NaN: unknown)."""
+def smoothing_of(model: KernelBayesFilter, warn: bool) -> Smoothing:
+    """Return how a fitted filter smooths; with a warning where the backward step gains nothing."""
+    found = chosen_smoothing(model)
+    if warn and not found.gains:
+        warnings.warn(
+            "smoothing gains nothing here: on blocks left out its loss is "
+            f"{found.smoothed:.3g}, that of filtering {found.filtered:.3g}; the beliefs are the "
+            "filtered ones",
+            NumericalWarning,
+            stacklevel=5,
+        )
+    return found
 
-    ridge: float
-    smoothed: float = float("nan")
-    filtered: float = float("nan")
 
-    @property
-    def gains(self) -> bool:
-        """Whether smoothing is better than filtering, as far as is known."""
-        return not self.smoothed >= self.filtered
+def chosen_smoothing(model: KernelBayesFilter) -> Smoothing:
+    """Return how a fitted filter smooths, chosen when it is first needed and kept."""
+    given = model.back_ridge
+    if not isinstance(given, str) and model.calibration_ is None:
+        return Smoothing(float(given))
+    known = model.smoothing_
+    if known is None or (not isinstance(given, str) and known.ridge != given):
+        with warnings.catch_warnings():  # about blocks that the user has not asked about
+            warnings.simplefilter("ignore", NumericalWarning)
+            known = model.smoothing_ = choose_smoothing(model, training_parts(model))
+    return known
 
 
 def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     """Ridge with the least loss of smoothing blocks that the filter has not learned from."""
-    with warnings.catch_warnings():  # about blocks that the user has not asked about
-        warnings.simplefilter("ignore", NumericalWarning)
-        return _chosen(model, parts)
-
-
-def _chosen(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
-    some, chosen = whole_rows(subsample(parts)), model.choice_.arguments
-    rank = min(RACE_RANK, chosen["rank"] or RACE_RANK)
-    blank = clone(model).set_params(**chosen).set_params(back_ridge=FIRST_BACK, rank=rank, rng=0)
+    free = isinstance(model.back_ridge, str)
+    first = FIRST_BACK if free else float(model.back_ridge)
     try:
-        X, Z = [s.X for s in some], [s.Z for s in some]
-        groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
+        groups = blocks_of(model, parts, fill=False)
     except ValueError:  # nothing can be left out
-        return Smoothing(FIRST_BACK)
-    if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
-        return Smoothing(FIRST_BACK)
-    judge = judge_states(model.kernel_z_, model.Z_)
-    found, filtered = [], 0.0
-    for i, group in enumerate(groups):
-        if count(group[0].X) == 1:
-            continue
-        other = clone(blank)
-        learn(other, [s for j, rest in enumerate(groups) if j != i for s in rest])
-        for sequences in stretches(group)[:TURNS]:
-            X, u = [s.X for s in sequences], controls_of(sequences)
-            runs = run_all(other, X, u, None, False)
-            found.append((other, runs, sequences))
-            filtered += _total(judge, other.filter(X, u, progress=False), sequences)
+        return Smoothing(first)
+    blank = plain_copy(model, model.choice_.arguments).set_params(back_ridge=first)
+    judge, blocks = judge_states(model.kernel_z_, model.Z_), left_out(blank, groups)
 
-    def loss(ridge: float) -> float:
-        return sum(
-            _total(judge, smooth_all(other.set_params(back_ridge=ridge), runs), sequences)
-            for other, runs, sequences in found
-        )
+    def smoothed(ridge: float) -> list[list[Beliefs]]:
+        return [smooth_all(b.model.set_params(back_ridge=ridge), b.runs) for b in blocks]
 
-    best, least = FIRST_BACK, loss(FIRST_BACK)
-    for factor in (1.0 / BACK_FACTOR, BACK_FACTOR):
+    before = [filtered(b.model, b.runs) for b in blocks]
+    best, least = first, _mean(judge, smoothed(first), blocks)
+    for factor in (1.0 / BACK_FACTOR, BACK_FACTOR) if free else ():
         moved = False
         while BACK_RANGE[0] < best * factor < BACK_RANGE[1]:
-            new = loss(best * factor)
+            new = _mean(judge, smoothed(best * factor), blocks)
             if not new < least:
                 break
             best, least, moved = best * factor, new, True
         if moved:
             break
-    steps = sum(count(s.X) for _, _, sequences in found for s in sequences)
-    return Smoothing(best, least / steps, filtered / steps)
+    without = _mean(judge, before, blocks) if free else float("nan")  # what is given is kept
+    found = Smoothing(best, least, without, ahead=_ahead(model, parts, groups) if free else None)
+    if model.calibration_ is None:
+        return found
+    answered = smoothed(best) if found.gains else before
+    return replace(found, calibration=calibrated(with_truth(answered, blocks)))
 
 
-def _total(judge: Judge, beliefs: list[Beliefs], sequences: list[Part]) -> float:
-    """Sum of the losses of all steps; infinite where one is not finite."""
-    pairs = zip(beliefs, sequences, strict=True)
-    total = sum(float(np.sum(judge(b, s.Z))) for b, s in pairs)
-    return total if np.isfinite(total) else float("inf")
+def _ahead(
+    model: KernelBayesFilter, parts: list[Part], groups: list[list[Part]]
+) -> KernelBayesFilter | None:
+    """Filter that sees as many later observations as earlier ones, if that is clearly better.
+
+    For regressions on a window. They have little to pass back: weights are signed, kernels on
+    states wide. Errors are those of estimates that have not learned from their block of time.
+    """
+    leads = len(model.lags_) - 1
+    if model.features_ != "regression" or leads == 0 or not complete([s.X for s in parts]):
+        return None
+    blank = plain_copy(model, model.choice_.arguments)
+    blank.leads_ = leads
+    ahead: KernelBayesFilter = copy(blank)
+    learn(ahead.set_params(rank=model.rank_), parts)
+    Z, scale = to_numpy(as_vectors(model.Z_, "Z")), spreads(model.Z_)
+    errors = [np.sum(((to_numpy(m.observations_.X) - Z) / scale) ** 2, 1) for m in (model, ahead)]
+    gain = (errors[0] - errors[1])[ahead.observations_.usable]
+    if not np.mean(gain) > SURE * np.std(gain) / np.sqrt(len(gain)):
+        return None
+    if model.calibration_ is not None:  # the last steps, which see nothing later, stay filtered
+        blocks = left_out(blank, groups)
+        pairs = with_truth([filtered(b.model, b.runs) for b in blocks], blocks)
+        ahead.calibration_ = calibrated([(b[:-leads], Z[:-leads]) for b, Z in pairs])
+    return ahead
+
+
+def _mean(judge: Judge, beliefs: list[list[Beliefs]], blocks: list[Block]) -> float:
+    """Mean loss over all steps; infinite where one is not finite."""
+    losses = [np.asarray(judge(one, Z)) for one, Z in with_truth(beliefs, blocks)]
+    mean = float(np.mean(np.concatenate(losses)))
+    return mean if np.isfinite(mean) else float("inf")

@@ -134,6 +134,8 @@ def tune_filter(
     if smooth:
         chosen["back_ridge"] = search.back_ridge(chosen)
     tuned: Filter = clone(model).set_params(**chosen)
+    if getattr(tuned, "intervals", "") == "auto":  # a fit that has nothing to choose has no blocks
+        tuned.set_params(intervals="calibrated")
     if rng is not None and tuned.rng is None:
         tuned.set_params(rng=rng)
     tuned.fit(X, Z, controls)
@@ -170,9 +172,7 @@ class _Search(Races):
         if free:
             best = self._challenged(best, *self._rivals(best, int(self.budget / 4.0)))
         plain = {n: PLAIN[n] for n in ("lags", "features") if getattr(self.model, n, 0) == "auto"}
-        for (
-            candidate
-        ) in self.candidates:  # on single observations, unless the filter says otherwise
+        for candidate in self.candidates:  # on single observations, unless told otherwise
             best = self._challenged(best, *self._candidate(candidate), OTHER_RIDGES, plain)
         step = MOVES  # what was tried before costs nothing
         while step["x"] > LAST and self.spent + 2.0 <= self.budget:

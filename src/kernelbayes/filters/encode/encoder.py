@@ -44,6 +44,7 @@ from kernelbayes.filters.encode.lags import (
 from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.gram.features import nystrom
+from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
@@ -61,6 +62,9 @@ Features = Literal["raw", "regression", "both"]
 FINAL_LANDMARKS, FIRST_LANDMARKS, CHOICE_ROWS = 600, 300, 1500
 # Bandwidths tried, in medians of the standardised windows: the linear part serves wider ones.
 WINDOW_SCALES = (0.7, 1.4, 2.8)
+# Windows with more columns are seen through so many principal directions of so many rows: with
+# thousands of columns a regression takes minutes, and a few hundred rows span no more.
+MOST_DIRECTIONS, DIRECTION_ROWS = 200, 500
 # Ridges tried: nine decades, half a decade apart.
 RIDGE_STEPS = 19
 # Blocks of time that are left out in turn: each regression has learned from nine tenths, nearly as
@@ -109,10 +113,17 @@ class Encoder:
     lags: int
     regression: Regressed | None = None
     beside: bool = False  # whether the window stays beside the regression
+    leads: int = 0  # later observations in the window, which then is present, future, past
 
     def __call__(self, X: Points, gaps: list[int] | None = None) -> Array:
         """Rows (T, ...) of the observations X (T, d) of a sequence; NaN is missing."""
-        return self.encoded(windows(self.rows(X), self.lags, gaps))
+        rows = self.rows(X)
+        W = windows(rows, self.lags, gaps)
+        if self.leads:  # NaN where there are not as many later ones
+            later = windows(rows[::-1], self.leads + 1)[::-1]
+            W = np.hstack([later, W[:, self.d :]])
+            W[reaches_less(later, self.d)] = np.nan
+        return self.encoded(W)
 
     def rows(self, X: Points) -> Array:
         """Observations as (T, d); a ValueError where they have other columns."""
@@ -168,7 +179,7 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     if max(count(X) for X in rows) < lags:
         raise ValueError(f"lags is {lags}, but no sequence has so many steps; give fewer lags")
     d = int(rows[0].shape[1])
-    encoder = Encoder(d, lags)
+    encoder = Encoder(d, lags, leads=model.leads_)
     W = reduce(concatenate, [encoder(X) for X in rows])
     scales: tuple[float, ...] = (1.0,) * lags
     if features != "regression":
@@ -299,11 +310,12 @@ def _chosen(
     """
     order = rng.permutation(len(U))
     rows = np.linspace(0, len(U) - 1, min(CHOICE_ROWS, len(U))).astype(int)
-    metric, slope = np.eye(U.shape[1]), 1.0 / np.sqrt(U.shape[1])
+    metric = _directions(U)
+    U, slope = U @ metric, 1.0 / np.sqrt(len(metric))
     median = median_distance(U[order[:500]])
-    best, ridge, chosen = np.inf, 1.0, scales[0]
+    best, ridge, chosen, here = np.inf, 1.0, scales[0], np.eye(U.shape[1])
     for scale in scales:
-        F = landmark_basis(U[order[:FIRST_LANDMARKS]], metric, scale * median, slope)(U[rows])
+        F = landmark_basis(U[order[:FIRST_LANDMARKS]], here, scale * median, slope)(U[rows])
         grid = ridge_grid(F, size=RIDGE_STEPS)
         errors = block_errors(F, H[rows], grid, TIME_BLOCKS)
         if errors.min() < best:
@@ -311,6 +323,16 @@ def _chosen(
     landmarks = U[order[:FINAL_LANDMARKS]]
     basis = landmark_basis(landmarks, metric, chosen * median, slope)
     return basis, ridge, chosen, best / H[rows].size
+
+
+def _directions(U: Floats) -> Floats:
+    """Coordinates (c, p) in which rows (n, c) are seen: their own, or the principal directions."""
+    if U.shape[1] <= MOST_DIRECTIONS:
+        return np.eye(U.shape[1])
+    some = U[np.linspace(0, len(U) - 1, min(DIRECTION_ROWS, len(U))).astype(int)]
+    values, vectors = eigh(some @ some.T)  # far fewer rows than columns
+    kept = np.flatnonzero(values > len(some) * np.finfo(float).eps * values[-1])[-MOST_DIRECTIONS:]
+    return np.asarray(some.T @ (vectors[:, kept] / np.sqrt(values[kept])))
 
 
 def filled(V: Floats, d: int, means: Floats) -> Floats:
