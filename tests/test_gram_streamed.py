@@ -136,7 +136,7 @@ def test_a_streamed_model_equals_one_in_memory(rows, method, normalize, monkeypa
     rng = np.random.default_rng(1)
     z = rng.normal(size=60)
     x, prior = z + 0.5 * rng.normal(size=60), rng.normal(0.5, 0.5, size=20)
-    new = np.linspace(-2, 2, 7)
+    new = np.quantile(x, np.linspace(0.1, 0.9, 7))  # inside the sample
 
     def fit():
         model = kb.KernelBayesRule(method=method, rank=8, normalize=normalize, rng=0)

@@ -605,3 +605,30 @@ def test_features_whose_products_overflow_are_refused_in_our_words():
     X = 1e200 * normal(65, 30, 2)
     with pytest.raises(ValueError, match="check the kernel's scale"):
         kb.ConditionalEmbedding(kb.Linear(), kb.Linear(), 1e-3).fit(X, X)(X[:1])
+
+
+def test_a_prior_of_decimals_may_be_a_list():
+    draws = [Decimal("1.5"), Decimal("2.5"), Decimal("3")]
+    array = np.array([1.5, 2.5, 3.0])
+    for given in (draws, tuple(draws), [[value] for value in draws]):
+        found = kb.as_prior(given).sample(20, np.random.default_rng(0))
+        np.testing.assert_array_equal(
+            found, kb.as_prior(array).sample(20, np.random.default_rng(0))
+        )
+
+
+def test_moments_too_small_for_single_precision_are_doubles():
+    points = np.array([1e-30, 2e-30], dtype=np.float32)
+    found = kb.embed(points, kb.Gaussian(1e-30)).moment(2)
+    np.testing.assert_allclose(found, [2.5e-60], rtol=1e-6)
+    assert kb.embed(points, kb.Gaussian(1e-30)).moment(1).dtype == np.float32
+
+
+@pytest.mark.parametrize("wrong", ["kernel_x", "kernel_z"])
+def test_a_kernel_of_another_dimension_is_refused_by_fit(wrong):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(7, 2)), rng.normal(size=(7, 1))
+    kernels = {"kernel_x": kb.Gaussian(1.0), "kernel_z": kb.Gaussian(1.0)}
+    kernels[wrong] = kb.Gaussian((1.0,) * 9)
+    with pytest.raises(ValueError, match="9"):
+        kb.ConditionalEmbedding(**kernels, ridge=0.1).fit(X, Z)

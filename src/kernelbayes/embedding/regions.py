@@ -91,12 +91,15 @@ def moment(mu: Weighted, order: int) -> Array:
 
 
 def representable(found: Array, X: Array, what: str) -> Array:
-    """Return what was found in the precision of X; a ValueError if it is too large for it."""
+    """Return what was found in the precision of X; a ValueError if it is too large for it.
+
+    What is too small for it stays in double precision.
+    """
     xp = namespace(found)
-    with np.errstate(over="ignore"):
-        found = narrowed(found, X)
-    if bool(xp.all(xp.isfinite(found))):
-        return found
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = narrowed(found, X)
+    if bool(xp.all(xp.isfinite(narrow))):
+        return found if bool(xp.any((narrow == 0) & (found != 0))) else narrow
     size = f"{to_float(xp.max(xp.abs(X))):.0e} in size"
     raise ValueError(f"the {what} of points {size} are too large for {X.dtype}; rescale the points")
 

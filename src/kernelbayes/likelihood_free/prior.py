@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Number
 
 import numpy as np
 
@@ -300,13 +301,11 @@ def _joined(sources: Sequence[PriorLike], names: tuple[str, ...] | None) -> Prio
     components = tuple(component for part in parts for component in part.components)
     if names is None:
         kept = [part.names for part in parts]
-        if any(k is None for k in kept):
-            return Prior(components)
-        return Prior(components, tuple(name for k in kept for name in k or ()))
-    wide = zip(names, parts, strict=True)
+        known = all(k is not None for k in kept)
+        return Prior(components, tuple(n for k in kept for n in k or ()) if known else None)
     columns = (
         [name] if part.dim == 1 else [f"{name}[{j}]" for j in range(part.dim)]
-        for name, part in wide
+        for name, part in zip(names, parts, strict=True)
     )
     return Prior(components, tuple(name for group in columns for name in group))
 
@@ -314,7 +313,8 @@ def _joined(sources: Sequence[PriorLike], names: tuple[str, ...] | None) -> Prio
 def _holds_numbers(values: Sequence[object]) -> bool:
     """Whether a list holds draws (numbers) rather than distributions."""
     try:
-        return np.asarray(values).dtype.kind in "fiub" and len(values) > 0
+        array = np.asarray(values)
+        return array.size > 0 and (array.dtype.kind in "fiub" or isinstance(array.flat[0], Number))
     except (TypeError, ValueError):  # ragged, or distributions
         return all(isinstance(value, list | tuple) for value in values)
 

@@ -89,6 +89,7 @@ def variable(
     if rank is not None and not kernel.finite:
         kernel = nystrom(kernel, X, rank, rng=rng)
     points = kernel.points(X, name)
+    kernel(take(points, slice(0, 1)))  # a bandwidth for each column must fit the points
     return Variable(own(points, X) if copy else points, kernel, column_names(X))
 
 
