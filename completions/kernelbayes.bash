@@ -3,7 +3,7 @@ _kernelbayes() {
   local now=${COMP_WORDS[COMP_CWORD]} words=""
   case ${COMP_WORDS[1]} in
     posterior) words="--help --level --model --new --out --prior --quiet --rank --report --save --seed --tune --x --z" ;;
-    infer) words="--draws --help --level --observed --out --quiet --report --seed --simulations --theta --x" ;;
+    infer) words="--draws --help --level --observed --out --quiet --rounds --report --seed --simulations --theta --x" ;;
     test) words="--given --help --out --permutations --quiet --report --seed --x --y" ;;
     drift) words="--alpha --columns --help --out --quiet --report --seed" ;;
     filter) words="--follow --help --level --model --new --out --quiet --rank --report --save --seed --sequence --serve --smooth --state --tune --u --x --z" ;;
