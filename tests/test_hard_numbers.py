@@ -603,6 +603,9 @@ def test_a_prior_whose_weights_cancel_is_told_of(method, form):
 
 def test_features_whose_products_overflow_are_refused_in_our_words():
     X = 1e200 * normal(65, 30, 2)
+    with pytest.raises(ValueError, match="rescale them"):  # by the first value of the kernel
+        kb.ConditionalEmbedding(kb.Linear(), kb.Linear(), 1e-3).fit(X, X)
+    X[0] = 0.0
     with pytest.raises(ValueError, match="check the kernel's scale"):
         kb.ConditionalEmbedding(kb.Linear(), kb.Linear(), 1e-3).fit(X, X)(X[:1])
 

@@ -137,7 +137,7 @@ class Kernel(ABC):
         return None
 
     def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats] | None:  # noqa: ARG002
-        """Profile at exponents -|u - v|^2 / 2 and two derivatives; None if it has none."""
+        """Profile at exponents ``-|u - v|^2 / 2`` and two derivatives; None if it has none."""
         return None
 
     @property
