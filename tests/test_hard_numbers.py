@@ -635,3 +635,12 @@ def test_a_kernel_of_another_dimension_is_refused_by_fit(wrong):
     kernels[wrong] = kb.Gaussian((1.0,) * 9)
     with pytest.raises(ValueError, match="9"):
         kb.ConditionalEmbedding(**kernels, ridge=0.1).fit(X, Z)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"kernel_x": kb.Gaussian(1.0), "kernel_z": kb.Gaussian(1.0)}]
+)
+def test_a_rank_that_is_a_word_is_refused_in_our_words(given):
+    X = normal(3, 30, 1)
+    with pytest.raises((TypeError, ValueError), match="rank"):
+        kb.KernelBayesFilter(rank="some", **given).fit(X, X)

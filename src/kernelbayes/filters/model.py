@@ -288,7 +288,7 @@ def check_parameters(model: Filter, automatic: str) -> None:
         value = values.get(name, automatic)
         if not (isinstance(value, str) and value == automatic):
             check_ridge(value, name)
-    if values["rank"] is not None and not isinstance(values["rank"], str):
+    if values["rank"] is not None:
         integer(values["rank"], "rank")
     back = values["back_ridge"]
     if not (isinstance(back, str) and back == automatic):
