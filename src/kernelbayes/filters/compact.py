@@ -127,7 +127,8 @@ def partial_fit(
     X, Z, controls : sequence or list of sequences
         As for :meth:`fit`.
     keep : int, optional
-        Training pairs to keep, the latest ones: for sensors that drift. None keeps all.
+        Training pairs to keep, the latest ones: for sensors that drift. None keeps all, and so
+        does the first call.
     """
     keep = None if keep is None else integer(keep, "keep", 2)
     if not hasattr(model, "dynamics_"):
