@@ -251,16 +251,24 @@ def rows(entry: Entry, arguments: dict, rng):
 
 
 def units(entry: Entry, arguments: dict, rng):
-    """Other units of all samples (and of bandwidths) give the same answer in those units."""
-    factor = float(rng.choice([1e-3, 0.25, 8.0, 1e3]))
+    """Other units of all samples (and of bandwidths) give the same answer in those units.
+
+    Single precision stays: its automatic ridges end where that precision does (docs/numbers.md).
+    Its factors are powers of two, which round nothing.
+    """
     changed = dict(arguments)
+    given = [tables(changed[a]) for a in entry.samples if changed.get(a) is not None]
+    exact = any(values.dtype == np.float32 for values in given)
+    factor = float(rng.choice([2.0**-10, 0.25, 8.0, 2.0**10] if exact else [1e-3, 0.25, 8.0, 1e3]))
     for a in entry.samples:
         if changed.get(a) is not None:
             if not np.ptp(tables(changed[a]).astype(float), axis=0).all():
                 return None, same, 0.0  # a constant column has no unit of its own
             if tables(changed[a]).dtype == bool:
                 return None, same, 0.0  # truth values have no unit: they are categories
-            changed[a] = factor * np.asarray(tables(changed[a]), dtype=np.float64)
+            values = tables(changed[a])
+            kept = values.dtype if values.dtype == np.float32 else np.float64
+            changed[a] = factor * np.asarray(values, dtype=kept)
     for a, kind in entry.kinds.items():
         if kind.endswith("kernel") and changed.get(a) is not None:
             changed[a] = changed[a].scaled(factor)

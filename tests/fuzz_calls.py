@@ -1064,7 +1064,8 @@ def _(simulator, prior, x_o, n, method, rng, rounds):
     kinds={"theta": "sample", "x": "sample", "x_o": "sample", "fraction": "share"},
     rows=(("theta", "x"),),
     laws=laws("mean", but=("rows", "twice", "single", "units")),  # equal distances: the first
-    allowed=frozenset({("fraction", "None")})
+    # a function is a simulator, and x then a sample of the prior
+    allowed=frozenset({("fraction", "None"), ("theta", "a function")})
     | {("x", label) for label in ("nan", "inf", "-inf", "masked", "missing in a frame")},
 )
 def _(theta, x, x_o, fraction):
