@@ -100,6 +100,13 @@ def test_a_fine_relation_gets_a_narrow_kernel_and_none_does_not():
         assert make().fit(x, noise).kernel_x_.bandwidth > 0.99 * median
 
 
+def test_a_bandwidth_too_many_is_refused():
+    x = np.linspace(0.0, 1.0, 40)
+    Z = np.column_stack([x, x**2])
+    with pytest.raises(ValueError, match="has 3 bandwidths, but the points have 2 dimensions"):
+        kb.KernelBayesRule(kernel_z=kb.Gaussian((1.0, 1.0, 1.0))).fit(x, Z)
+
+
 def test_what_is_given_stays():
     X, Z = problem("all", 60)
     kernels = kb.Laplace(1.0), kb.Matern(2.0)

@@ -80,6 +80,7 @@ def pair_kernels(
         return kernel_x, kernel_z
     base = default_kernel(X, "X")
     points, responses = base.points(X, "X"), kernel_z.points(Z, "Z")
+    kernel_z.diag(take(responses, slice(0, 1)))  # a bandwidth for each column must fit the points
     n = count(points)
     if n != count(responses) or n < FEWEST_PAIRS or base.scaled(2.0) == base:
         return base, kernel_z  # nothing to choose, or an error that is told elsewhere
