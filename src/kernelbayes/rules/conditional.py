@@ -294,7 +294,11 @@ def _divided(rows: Array, mass: Array, prior: Array) -> tuple[Array, Array]:
 
 
 def replaced(rows: Array, new: Array, index: Ints) -> Array:
-    """Rows (m, ...) with new ones at some indices; nothing is written, for the sake of torch."""
+    """Rows (m, ...) with new ones at some indices; no tensor is written, so gradients stay."""
+    if isinstance(rows, np.ndarray):
+        rows = rows.copy()
+        rows[index] = new
+        return rows
     places = np.arange(rows.shape[0])
     places[index] = rows.shape[0] + np.arange(len(index))
     return take(namespace(rows).concat([rows, new]), places)
