@@ -310,7 +310,8 @@ def container(entry: Entry, arguments: dict, rng):
     for a in entry.samples:
         if changed.get(a) is not None:
             values = tables(changed[a])
-            if values.dtype == np.float32 and not np.max(np.abs(values)) < 1e2:
+            short = changed.get("period", 1.0) < 1e-2  # within a period such numbers have no digits
+            if values.dtype == np.float32 and (short or not np.max(np.abs(values)) < 1e2):
                 return None, same, 0.0
             rtol = SINGLE if values.dtype == np.float32 else rtol  # lists have double precision
             options = containers(values, entry.frames)
