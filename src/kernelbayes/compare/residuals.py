@@ -54,6 +54,9 @@ Z_MULTIPLES = (1.0, 0.5, 2.0, 4.0, 8.0)
 # Residuals smaller than this share of the variable's deviation are rounding errors: a regression at
 # the smallest ridge is a solve of condition 1e8, which leaves 8 of 16 digits, and some slack.
 EXPLAINED = 1e-6
+# Digits of residuals, in units of the variable's deviation: equal pairs must have equal residuals,
+# since the default kernel looks at values that differ. The last six of 16 digits are rounding.
+DIGITS = 10
 # Left-out error, relative to the targets, up to which a regression at the smallest ridge shows no
 # noise: a hundredth of the deviation.
 NOISELESS = 1e-4
@@ -122,7 +125,7 @@ def left_over(
         spread = values.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
         before, how["location"] = regression(values / unit, candidates)
-        points = before @ values
+        points = unit * np.round(before @ (values / unit), DIGITS)
         points[:, points.std(axis=0) <= EXPLAINED * spread] = 0.0
         first = default_kernel(points, name) if kernel is None else kernel
     H = features_of(first, points)
