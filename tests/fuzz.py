@@ -237,7 +237,11 @@ def rows(entry: Entry, arguments: dict, rng):
 
     But to the phases of Fourier features, w x: of large values, rounding leaves no digit of them.
     """
-    changed = dict(arguments)
+    changed, rtol = dict(arguments), ROUNDING
+    if any(
+        tables(changed[a]).dtype == np.float32 for a in entry.samples if changed.get(a) is not None
+    ):
+        rtol = SINGLE / max(entry.slack.values(), default=1.0)  # sums in another order
     tops = [np.max(np.abs(tables(changed[a]).astype(float)), initial=0.0) for a in entry.samples]
     if changed.get("method") == "features" and max(tops) > 1e4:
         return None, same, 0.0
@@ -247,7 +251,7 @@ def rows(entry: Entry, arguments: dict, rng):
         for a in present:
             order = rng.permutation(len(tables(changed[a]))) if order is None else order
             changed[a] = tables(changed[a])[order]
-    return changed, same, ROUNDING
+    return changed, same, rtol
 
 
 def units(entry: Entry, arguments: dict, rng):

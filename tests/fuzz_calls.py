@@ -588,11 +588,12 @@ def _(points, kernel, weights, m, sweeps):
     kinds={"points": "sample", "kernel": "kernel", "weights": "weights", "m": "count"}
     | {"method": "option"},
     laws=laws("mean", but=("rows", "twice", "single")),
-    units={"mean": 1},
+    units={"mean": 1, "extent": 1},
 )
 def _(points, kernel, weights, m, method):
     found = kb.compress(kb.embed(points, kernel, weights), m, method=method)
-    return {"errors": found.errors, "mean": found.embedding.mean()}
+    mean, size = found.embedding.mean(), np.abs(np.asarray(found.embedding.points)).max()
+    return {"errors": found.errors, "mean": mean, "extent": size}  # its scale, where that is zero
 
 
 REGISTRY["Compressed"] = REGISTRY["compress"]

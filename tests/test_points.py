@@ -263,3 +263,18 @@ def test_frames_keep_their_columns_apart(frame):
     np.testing.assert_array_equal(
         kb.Spectrum(1)(frame(data)[["text"]]), kb.Spectrum(1)(data["text"])
     )
+
+
+@pytest.mark.parametrize(
+    "layout", [np.asfortranarray, lambda A: np.hstack([A, A])[:, : A.shape[1]]]
+)
+def test_the_layout_of_memory_changes_no_bit(layout):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    z, new = x[:, :2] + 0.1 * rng.normal(size=(60, 2)), layout(x[:5] + 0.1)
+    rules = [kb.KernelBayesRule().fit(a(x), a(z)) for a in (np.ascontiguousarray, layout)]
+    assert np.array_equal(*(rule.predict(new) for rule in rules))
+    kernels = [kb.nystrom(kb.Gaussian(1.0), a(1e6 * x), 5, rng=0) for a in (np.array, layout)]
+    assert kernels[0] == kernels[1]
+    pvalues = [kb.mmd_test(a(x), a(x[::2] + 0.1), rng=0) for a in (np.ascontiguousarray, layout)]
+    assert pvalues[0].statistic == pvalues[1].statistic

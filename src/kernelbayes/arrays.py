@@ -244,7 +244,8 @@ def as_vectors(X: ArrayLike, name: str = "X") -> Array:
         )
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; at least one point is needed")
-    return X
+    # Row by row, so that frames and arrays of any layout give the same numbers to the last bit.
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 # --- rows -----------------------------------------------------------------------------------------
