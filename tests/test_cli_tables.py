@@ -154,6 +154,9 @@ def test_reproduce_lists_and_runs_experiments(capfd, tmp_path, monkeypatch):
     assert capfd.readouterr().out.split(maxsplit=1) == ["fig1", "Figure 1: what it shows.\n"]
     assert main(["reproduce", "fig1", "--runs", "2"]) == 3  # its own exit code
     assert capfd.readouterr().out == "['--runs', '2']\n"
+    assert main(["reproduce", "fig1", "--full", "--out", "copy"]) == 3
+    assert capfd.readouterr().out == "['--full']\n"
+    assert (tmp_path / "copy" / "fig1" / "run.py").read_text() == script
     assert main(["reproduce", "fig2"]) == 2
     assert "no experiment fig2; there are fig1" in capfd.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from kernelbayes.cli.errors import InputError, seed
 from kernelbayes.demo.story import demo
 
+COPY = Path("kernelbayes-experiments")  # where an installed package runs its experiments
 
 def add_demo(commands: Any) -> None:
     """Add the command."""
@@ -47,8 +49,9 @@ def add_reproduce(commands: Any) -> None:
         help="the experiments: a list, or one of them",
         description="Without a name, list the experiments and what they show. With one, run it; "
         "options after the name are its own (--full, --runs N, --jobs N; see --help after it). "
-        "They are part of a checkout of the repository, not of an installed package.",
-        epilog="example: kernelbayes reproduce iw22_fig2 --runs 3",
+        "With --out DIR the scripts are copied there, and results are written beside them; "
+        f"without it, an installed package copies them to {COPY}, and a checkout runs its own.",
+        epilog="example: kernelbayes reproduce iw22_fig2 --runs 3 --out figures",
     )
     command.add_argument("name", nargs="?", metavar="NAME", help="experiment to run")
     command.add_argument("options", nargs=argparse.REMAINDER, help="options of the experiment")
@@ -56,7 +59,11 @@ def add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    places = [Path.cwd() / "experiments", Path(__file__).parents[3] / "experiments"]
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own.add_argument("--out", type=Path)
+    given, options = own.parse_known_args(arguments.options)
+    bundle = Path(__file__).parents[1] / "experiments"  # of an installed package
+    places = [Path.cwd() / "experiments", Path(__file__).parents[3] / "experiments", bundle]
     folder = next((place for place in places if place.is_dir()), None)
     if folder is None:
         raise InputError("no folder experiments here; run this in a checkout of the repository")
@@ -68,8 +75,19 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name not in scripts:
         raise InputError(f"no experiment {arguments.name}; there are {', '.join(scripts)}")
-    command = [sys.executable, str(scripts[arguments.name]), *arguments.options]
-    return subprocess.run(command, check=False).returncode
+    script = scripts[arguments.name]
+    if given.out is not None or folder == bundle:
+        out = given.out or COPY
+        try:
+            for path in folder.rglob("*"):
+                if path.suffix in (".py", ".json") and "__pycache__" not in path.parts:
+                    copy = out / path.relative_to(folder)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, copy)
+        except OSError as error:
+            raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
+        script = out / script.relative_to(folder)
+    return subprocess.run([sys.executable, str(script), *options], check=False).returncode
 
 
 COMMANDS = (add_demo, add_reproduce)
