@@ -15,6 +15,7 @@ from kernelbayes.demo.story import demo
 
 COPY = Path("kernelbayes-experiments")  # where an installed package runs its experiments
 
+
 def add_demo(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
