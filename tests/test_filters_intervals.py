@@ -152,8 +152,32 @@ def test_what_is_not_corrected():
     assert "not on a line" in angles.choice_.why["intervals"]
     short = narrow(intervals="calibrated").fit(X[:8], Z[:8])
     assert short.calibration_ is None
+    assert "nothing can be left out" in short.choice_.why["intervals"]
     with pytest.raises(ValueError, match="intervals"):
         kb.KernelBayesFilter(intervals="exact").fit(X, Z)
+
+
+@pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+def test_blocks_that_cannot_be_left_out_leave_intervals_plain():
+    late = X[:80].copy()
+    late[20:, 1] = np.nan  # a sensor that only the first block knows
+    windows = {"intervals": "calibrated", "lags": 21}  # longer than a block of 20 steps
+    for model, observed, word in (
+        (kb.KernelBayesFilter(*KERNELS, rank=20, rng=0), late, "coordinate"),
+        (kb.KernelBayesFilter(*KERNELS, **GIVEN, **windows), X[:80], "lags"),
+        (kb.KernelBayesFilter(*KERNELS, lags=21, rank=20, rng=0), X[:80], "lags"),
+    ):
+        model.fit(observed, Z[:80])
+        assert model.calibration_ is None
+        assert word in " ".join(model.choice_.why.values())
+        assert np.isfinite(model.smooth(observed[:5]).mean()).all()
+
+
+def test_beliefs_smoothed_with_no_lag_are_the_filtered_ones():
+    model = narrow(back_ridge=0.2, intervals="calibrated")
+    found, wanted = model.smooth(X[:10], lag=0), model.filter(X[:10])
+    np.testing.assert_array_equal(found.interval(0.9), wanted.interval(0.9))
+    assert model.smooth(X[:10], lag=2).calibration is model.smoothing_.calibration
 
 
 def test_tuned_filters_correct_their_intervals():

@@ -280,7 +280,8 @@ def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[B
         if how.gains else run.weights
         for run in runs
     ]  # fmt: skip
-    return [_beliefs(model, *one, how.calibration) for one in zip(runs, found, strict=True)]
+    calibration = model.calibration_ if lag == 0 else how.calibration  # no lag: as filtered
+    return [_beliefs(model, *one, calibration) for one in zip(runs, found, strict=True)]
 
 
 def _forecast(

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.holdout import controls_of, cut, learn, stretches
+from kernelbayes.filters.encode.lags import check_lags
 from kernelbayes.filters.loop import Filter, run_all
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join, pieces_of
@@ -57,6 +58,9 @@ def blocks_of(model: KernelBayesFilter, parts: list[Part], fill: bool = True) ->
     groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
     if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
         raise ValueError(f"fewer than {LEAST_STEPS} steps")
+    longest = sorted(max(count(s.X) for s in group) for group in groups)
+    if not isinstance(model.lags, str) and longest[-2] < check_lags(model.lags):
+        raise ValueError(f"pieces of {longest[-2]} steps are shorter than the window of lags")
     return groups
 
 

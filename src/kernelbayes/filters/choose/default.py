@@ -116,16 +116,14 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
     first = _first_guess(given, seen, data.Z, data.controls, model.method)
     # Options race with the rest, but not alone: with all else given, the filter is the plain one.
     complete = all(first[name] is given[name] for name in NAMES if name not in PLAIN)
-    if complete and model.intervals != "calibrated":
-        return Choice(first, why)
+    if complete:
+        choice, asked = Choice(first, why), model.intervals == "calibrated"
+        return _with_intervals(choice, model, parts, data.Z) if asked else choice
     try:
         groups = blocks_of(model, parts)
     except ValueError as error:  # too short, or coordinates that only one part has
-        if not complete:
-            why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
+        why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
         return Choice(first, why)
-    if complete:
-        return _with_intervals(Choice(first, why), model, parts, data.Z)
     judge = judge_states(first["kernel_z"], data.Z)
     races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
     best = races.middle(_race(races, given, seen, data.Z, data.controls))
@@ -152,10 +150,14 @@ def _with_intervals(
         return choice
     if not on_a_line(choice.arguments["kernel_z"], Z):
         return replace(choice, why={**choice.why, "intervals": "plain: states are not on a line"})
-    with warnings.catch_warnings():  # about blocks that the user has not asked about
-        warnings.simplefilter("ignore", NumericalWarning)
-        groups = blocks_of(model, parts, fill=False)
-        found = left_out(plain_copy(model, choice.arguments), groups)
+    try:
+        with warnings.catch_warnings():  # about blocks that the user has not asked about
+            warnings.simplefilter("ignore", NumericalWarning)
+            groups = blocks_of(model, parts, fill=False)
+            found = left_out(plain_copy(model, choice.arguments), groups)
+    except ValueError as error:  # as above, or with holes that were filled for the race
+        told = f"plain: nothing can be left out: {error}"
+        return replace(choice, why={**choice.why, "intervals": told})
     beliefs = [filtered(block.model, block.runs) for block in found]
     calibration = calibrated(with_truth(beliefs, found))
     why = {**choice.why, "intervals": f"corrected by {calibration!r}"}
