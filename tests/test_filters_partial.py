@@ -55,6 +55,21 @@ def test_with_controls_and_scalars(columns):
     np.testing.assert_allclose(grown.filter(N, v).mean(), expected, rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+def test_controls_stay_if_the_first_sequence_is_a_single_pair():
+    rng = np.random.default_rng(2)
+    u, z = rng.normal(size=60), np.zeros(60)
+    for t in range(1, 60):
+        z[t] = 0.8 * z[t - 1] + u[t] + 0.1 * rng.normal()
+    parts = [(z[:1], z[:1], u[:1]), (z[1:40], z[1:40], u[1:40]), (z[40:], z[40:], u[40:])]
+    given = {**GIVEN, "kernel_u": kb.Gaussian(1.0)}
+    grown = kb.KernelBayesFilter(**given).fit(*zip(*parts[:2], strict=True))
+    grown.partial_fit(*parts[2])
+    whole = kb.KernelBayesFilter(**given).fit(*zip(*parts, strict=True))
+    expected = whole.filter(z, u).mean()
+    np.testing.assert_allclose(grown.filter(z, u).mean(), expected, rtol=0.0, atol=1e-12)
+
+
 def test_choices_of_the_first_fit_stay(recordings):
     (A, a), (B, b), (N, _) = recordings
     model = kb.KernelBayesFilter(rng=0).fit(A, a)

@@ -97,8 +97,12 @@ def stretches(group: list[Part]) -> list[list[Part]]:
 
 
 def controls_of(sequences: list[Part]) -> list[Points] | None:
-    """Return the controls of each of some sequences; None if there are none."""
-    return None if sequences[0].controls is None else [s.controls for s in sequences]
+    """Return the controls of each of some sequences; None if there are none.
+
+    A pair without a transition has none, beside sequences that do.
+    """
+    each = [s.controls for s in sequences]
+    return None if all(u is None for u in each) else each
 
 
 def learn(model: Filter, sequences: list[Part]) -> None:
