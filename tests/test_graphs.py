@@ -215,6 +215,31 @@ def test_evidence_far_from_the_sample_is_left_out_with_a_warning(rows, model):
     assert batch.mean()[2] > 0.3
 
 
+@pytest.mark.parametrize("scales", ["median", "held-out"])
+def test_beyond_the_ends_beliefs_go_over_into_the_marginals(scales):
+    """A category must not flip where a regression leaves its sample."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300)
+    data = {"a": a, "b": a + 0.3 * rng.normal(size=300)}
+    data["c"] = np.where(a + 0.2 * rng.normal(size=300) > 0, "yes", "no")
+    model = kb.KernelBeliefPropagation([("a", "c"), ("a", "b")], scales=scales).fit(data)
+    beyond = a.max() + np.array([0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 50.0])
+    with pytest.warns(kb.NumericalWarning, match="up to 100% of it is left out"):
+        found = model.query(["c"], {"a": beyond})["c"]
+    yes = found.weights[:, found.points.tolist().index("yes")]
+    share = np.mean(data["c"] == "yes")
+    assert yes[0] > 0.8
+    assert yes.min() > share - 0.01
+    assert (np.diff(yes) < 0.1).all()
+    np.testing.assert_allclose(yes[-2:], share, atol=1e-3)
+    child = kb.ConditionalEmbedding().fit(a, data["b"])
+    alone = kb.KernelBeliefPropagation([("a", "c")], scales=scales).fit(
+        {node: data[node] for node in "ac"}
+    )
+    far = alone.query(["c"], virtual_evidence={"a": (child, 60.0)})["c"]
+    np.testing.assert_allclose(far.weights, alone.query(["c"])["c"].weights, atol=1e-6)
+
+
 def test_no_convergence_is_a_warning_with_the_changes():
     rng = np.random.default_rng(0)
     a = rng.normal(size=100)
@@ -358,6 +383,8 @@ def test_a_loop_has_no_two_passes():
     model = kb.KernelBeliefPropagation([(0, 1), (1, 2), (0, 2)], schedule="tree").fit(data)
     with pytest.raises(ValueError, match="without cycles"):
         model.query()
+    with pytest.raises(ValueError, match="without cycles"):
+        model.map_query()
 
 
 # --- what is chosen on held-out data --------------------------------------------------------------
@@ -399,8 +426,19 @@ def test_stopping_is_chosen_on_a_solved_case():
     assert len(model.tuning_) == 8
     assert model.iterations_ == model.tuning_.best["iterations"]
     assert model.query(evidence=evidence).iterations == model.iterations_  # and no warning
-    with pytest.raises(ValueError, match="one case"):
+    one = model.tuning_
+    twice = {node: [v, v] for node, v in truth.items()}
+    model.choose_stopping(twice, {node: [v, v] for node, v in evidence.items()})
+    np.testing.assert_allclose([r["score"] for r in model.tuning_], [r["score"] for r in one])
+    with pytest.raises(ValueError, match="must have 2 values"):
         model.choose_stopping(truth, {("y", 0, 0): [0.0, 1.0]})
+    before = model.learned_.domain_of((0, 0)).kernel
+    model.choose_stopping(truth, evidence, scales=(0.5, 2.0))
+    assert len(model.tuning_) == 16
+    chosen = model.learned_.domain_of((3, 3)).kernel
+    assert chosen == before.scaled(model.tuning_.best["scale"])
+    with pytest.raises(ValueError, match="scales"):
+        model.choose_stopping(truth, evidence, scales=(0.0,))
 
 
 def test_the_page_runs_and_its_numbers_are_right():

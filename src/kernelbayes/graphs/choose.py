@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import Floats
-from kernelbayes.graphs.evidence import check_node
 from kernelbayes.graphs.propagate import TINY, Propagation
 from kernelbayes.graphs.reading import Kernels, Learned
 from kernelbayes.graphs.relation import Domain, Relation
@@ -109,38 +109,64 @@ def with_domain(learned: Learned, number: int, domain: Domain) -> Learned:
     return Learned(learned.graph, domains, tuple(relations))
 
 
+def rescaled(learned: Learned, nodes: Iterable[Node], scale: float) -> Learned:
+    """Multiply the bandwidths of some nodes' samples."""
+    graph = learned.graph
+    for number in sorted({int(graph.domain[graph.position[node]]) for node in nodes}):
+        domain = learned.domains[number]
+        kernel = domain.kernel.scaled(scale)
+        if kernel != domain.kernel:
+            learned = with_domain(learned, number, replace(domain, kernel=kernel))
+    return learned
+
+
 def scored_iterations(
-    passed: Propagation, truth: Mapping[Node, PointsLike], most: int, tolerance: float
+    passed: Propagation,
+    truth: Mapping[Node, PointsLike],
+    most: int,
+    tolerance: float,
+    judge: Learned,
 ) -> Floats:
     r"""Mean kernel score of the beliefs of some nodes after each iteration.
 
-    That is :math:`|\phi(x) - \mu|^2` for the true value x, a proper score in the RKHS of the node.
+    That is :math:`|\phi(x) - \mu|^2` for the true value x, a proper score in the RKHS that the node
+    has in ``judge``, which has the same points.
     """
     learned = passed.learned
     groups: dict[int, list[Node]] = {}
     for node in truth:
-        check_node(learned, node, "truth")
         number = int(learned.graph.domain[learned.graph.position[node]])
         groups.setdefault(number, []).append(node)
     targets = {}
     for number, nodes in groups.items():
-        domain, graph = learned.domains[number], learned.graph
+        domain, graph = judge.domains[number], learned.graph
         places = passed.place[[graph.position[node] for node in nodes]]
-        values = domain.kernel.points([truth[node] for node in nodes], "truth")
-        targets[number] = places, domain.features(values)
+        each = [truth[node] for node in nodes]
+        if passed.cases > 1:
+            each = [value for node in nodes for value in _cases(truth[node], node, passed.cases)]
+        features = domain.features(domain.kernel.points(each, "truth"))
+        targets[number] = places, features.reshape(len(nodes), passed.cases, -1)
     scores = []
 
     def watch() -> bool:
         losses = []
         for number, (places, features) in targets.items():
-            domain = learned.domains[number]
-            logs = passed.totals(number, places)[:, 0] + np.log(domain.shares)
+            domain = judge.domains[number]
+            logs = passed.totals(number, places) + np.log(domain.shares)
             weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
             weights /= weights.sum(axis=-1, keepdims=True)
-            losses.append(np.sum((features - weights @ domain.F) ** 2, axis=1))
+            losses.append(np.sum((features - weights @ domain.F) ** 2, axis=2).ravel())
         scores.append(float(np.concatenate(losses).mean()))
         return False
 
     passed.after_iteration = watch  # type: ignore[method-assign]
     passed.run("synchronous", most, tolerance)
     return np.array(scores)
+
+
+def _cases(values: PointsLike, node: Node, cases: int) -> Sequence[Any]:
+    """Return the true values of one node, one for each case of evidence."""
+    if not hasattr(values, "__len__") or len(values) != cases:
+        raise ValueError(f"the truth of {node!r} must have {cases} values, one for each case")
+    found: Sequence[Any] = values
+    return found

@@ -12,7 +12,7 @@ import numpy as np
 from kernelbayes.arrays import Array, Bools, Floats, as_doubles, frame_kind
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.graphs.reading import Learned, distinct, part
-from kernelbayes.graphs.relation import Domain, Relation
+from kernelbayes.graphs.relation import Domain, Operator, Relation
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import Points, PointsLike, count, query, take
 from kernelbayes.rules.cme import ConditionalEmbedding
@@ -30,11 +30,13 @@ VirtualEvidence = (
 class Observed:
     """Evidence at a node: features (m, r) of values or distributions, in the cases observed (m,).
 
-    ``points`` are the values themselves, those of the cases observed, or None for distributions.
+    ``points`` are the values themselves, those of the cases observed, or None for distributions;
+    ``trust`` (m,) is NaN inside the sample.
     """
 
     features: Floats
     cases: Bools
+    trust: Floats
     points: Points | None
     single: bool
     embedding: Embedding | Batch | None = None
@@ -63,7 +65,8 @@ def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
         assert every is not None
         for k, node in enumerate(nodes):
             own, case = slice(k, k + 1), np.ones(1, bool)
-            found[node] = Observed(every.features[own], case, take(every.points, own), True)
+            features, trust = every.features[own], every.trust[own]
+            found[node] = Observed(features, case, trust, take(every.points, own), True)
     return found
 
 
@@ -78,8 +81,9 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
     if isinstance(value, Embedding | Batch):
         features = domain.features(domain.kernel.points(value.points, str(node)))
         weights = np.atleast_2d(as_doubles(value.weights))
-        single = isinstance(value, Embedding)
-        return Observed(weights @ features, np.ones(len(weights), bool), None, single, value)
+        single, inside = isinstance(value, Embedding), np.full(len(weights), np.nan)
+        every = np.ones(len(weights), bool)
+        return Observed(weights @ features, every, inside, None, single, value)
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
     values, single = query(value, domain.points, domain.names, by_name=domain.kernel.by_name)
@@ -90,7 +94,18 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
     domain.kernel.check_pair(points, domain.points)
     features = np.zeros((len(read.present), domain.F.shape[1]))
     features[read.present] = domain.features(points)
-    return Observed(features, read.present, points, single)
+    trust = np.full(len(features), np.nan)
+    trust[read.present] = domain.trust(points)
+    return Observed(features, read.present, trust, points, single)
+
+
+def message(operator: Operator, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
+    """Evidence (m, q) of points at the target, and the shares (m,) that are not theirs."""
+    found, share = operator.evidence(features), np.zeros(len(features))
+    out = np.flatnonzero(~np.isnan(trust))
+    if len(out):
+        found[out], share[out] = operator.outside(features[out], trust[out])
+    return found, share
 
 
 def read_likelihoods(learned: Learned, virtual: Any) -> dict[Node, Floats]:
@@ -139,7 +154,7 @@ def _noisy_child(
         raise ValueError(f"the child of {node!r} has no value; leave it out")
     cond.inputs.kernel.check_pair(domain.points, parent[0].points)
     operator = pairs.operators[0].at(parent[0].features(domain.points))
-    return np.maximum(operator.evidence(one.features), 0.0)
+    return np.maximum(message(operator, one.features, one.trust)[0], 0.0)
 
 
 def _domain(variable: Variable) -> tuple[Domain, Any]:

@@ -21,9 +21,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from kernelbayes.arrays import Bools, Floats, Ints, NumericalWarning, row_blocks, threads_for
-from kernelbayes.graphs.evidence import Observed
+from kernelbayes.graphs.evidence import Observed, message
 from kernelbayes.graphs.reading import Learned
 from kernelbayes.graphs.structure import Node
+from kernelbayes.rules.conditional import UNUSUAL
 
 Schedule = Literal["auto", "tree", "synchronous", "residual"]
 SCHEDULES: tuple[Schedule, ...] = ("auto", "tree", "synchronous", "residual")
@@ -49,6 +50,7 @@ class Propagation:
     damping: float = 0.0
     logs: dict[int, Floats] = field(default_factory=dict, init=False)
     lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence says nothing
+    share: float = field(default=0.0, init=False)  # largest share of evidence that is left out
     deltas: list[float] = field(default_factory=list, init=False)
     converged: bool = field(default=True, init=False)
 
@@ -157,6 +159,7 @@ class Propagation:
         if empty.any():
             m[empty], top[empty] = 1.0, 1.0
             self.lost.update(np.repeat(edges, len(m) // len(edges))[empty].tolist())
+            self.share = 1.0
         m /= top
         domain = self.learned.domains[int(self.domain[self.target[edges[0]]])]
         np.maximum(m, TINY if domain.kernel.is_categorical else self.floor, out=m)
@@ -177,14 +180,22 @@ class Propagation:
                 for rows in row_blocks(len(whole), self.cases * len(operator.F), MESSAGE_ENTRIES):
                     some = whole[rows]
                     phi = [np.broadcast_to(at[s].features, shape) for s in self.source[some]]
-                    m = operator.evidence(np.concatenate(phi))
+                    t = [np.broadcast_to(at[s].trust, self.cases) for s in self.source[some]]
+                    m, share = message(operator, np.concatenate(phi), np.concatenate(t))
+                    self._unlike(np.repeat(some, self.cases), share)
                     logs = self._positive(m, some).reshape(len(some), self.cases, -1)
                     self.logs[number][self.slot[some]] = logs
             for edge in edges[~self.fixed[self.source[edges]]]:
                 one = at[int(self.source[edge])]
-                m = operator.evidence(one.features[one.cases])
+                m, share = message(operator, one.features[one.cases], one.trust[one.cases])
+                self._unlike(np.full(len(share), edge), share)
                 logs = self._positive(m, np.array([edge]))
                 self._known[int(edge)] = one.cases, logs
+
+    def _unlike(self, edges: Ints, share: Floats) -> None:
+        """Remember edges whose evidence is outside the sample, by the shares that are not its."""
+        self.lost.update(edges[share > UNUSUAL].tolist())
+        self.share = max(self.share, float(share.max(initial=0.0)))
 
     def _set(self, edges: Ints, new: Floats) -> float:
         """Take new messages, damped; return the largest change."""
@@ -246,14 +257,23 @@ class Propagation:
         pairs = self.source[self.live], self.target[self.live]
         return csr_array((np.ones(len(self.live)), pairs), shape=(size, size))
 
+    def from_roots(self) -> tuple[list[int], dict[int, int]]:
+        """Nodes, each after the one above it in its tree, and which that is (roots have none)."""
+        order: list[int] = []
+        above: dict[int, int] = {}
+        _, label = connected_components(self._links)
+        for root in np.unique(label, return_index=True)[1]:
+            found, parents = breadth_first_order(self._links, root)
+            order += found.tolist()
+            above |= {int(node): int(parents[node]) for node in found[1:]}
+        return order, above
+
     def _two_passes(self) -> None:
         """To the root of each tree and back: each message once, after all it depends on."""
         depth = np.zeros(len(self.fixed), dtype=np.int64)
-        _, label = connected_components(self._links)
-        for root in np.unique(label, return_index=True)[1]:
-            order, parents = breadth_first_order(self._links, root)
-            for node in order[1:]:
-                depth[node] = depth[parents[node]] + 1
+        order, above = self.from_roots()
+        for node in order:
+            depth[node] = depth[above[node]] + 1 if node in above else 0
         source, target = depth[self.source[self.live]], depth[self.target[self.live]]
         self.damping = 0.0
         for towards, levels in ((True, range(depth.max(), 0, -1)), (False, range(depth.max()))):

@@ -31,7 +31,8 @@ from kernelbayes.gram.lapack import solve_ridges
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Names, Points, count
-from kernelbayes.rules.conditional import Ridge
+from kernelbayes.rules.conditional import Ridge, fill_weights, trust
+from kernelbayes.rules.support import mass_left, nearest_similarity, usual_support
 
 # Where the regression of the constant 1 gives less than this, no pair is near: the message there is
 # the marginal expectation. Dividing by less would magnify the errors of a regression tenfold.
@@ -73,6 +74,18 @@ class Domain:
         """Features (m, r) of other points of the space."""
         return as_doubles(self.gram.features(X))
 
+    def trust(self, X: Points) -> Floats:
+        """How far the sample can speak of points (m,), from 0 to 1; NaN inside the sample."""
+        kernel = self.gram.kernel or self.kernel  # landmarks stand for the sample
+        near = as_doubles(nearest_similarity(kernel, X, self.points))
+        found: Floats = trust(near, self._usual_support)
+        inside = (near >= self._usual_support) | self.kernel.is_categorical
+        return np.where(inside & (near > 0.0), np.nan, found)
+
+    @cached_property
+    def _usual_support(self) -> float:
+        return usual_support(self.gram.kernel or self.kernel, self.points)
+
 
 @dataclass(frozen=True, eq=False)
 class Operator:
@@ -81,21 +94,25 @@ class Operator:
     F: Floats  # (q, r) features of the target, divided by the regression of 1
     unseen: Ints  # points of the target near which there are no pairs
     R: Floats  # (r, q') regression of functions at the source
-    T: Floats  # (r, r') regression of point masses with features (r',)
+    P: Floats  # (r', q') point masses with features (r',), relative to the marginal
+    T: Floats  # (r, r') regression of point masses, R P'
     shares: Floats  # (q',) of the source in the pairs
     least: float  # of the regression of 1, below which no pairs are near
+    usual: float  # mass of a point mass in the sample
 
     @classmethod
-    def to(cls, F: Floats, R: Floats, T: Floats, shares: Floats, least: float) -> Operator:
+    def to(
+        cls, F: Floats, R: Floats, P: Floats, shares: Floats, least: float, usual: float
+    ) -> Operator:
         """Operator to points with features F (q, r)."""
         constant = F @ R.sum(axis=1)
         unseen = np.flatnonzero(constant < least)
         constant[unseen] = 1.0
-        return cls(F / constant[:, None], unseen, R, T, shares, least)
+        return cls(F / constant[:, None], unseen, R, P, R @ P.T, shares, least, usual)
 
     def at(self, F: Floats) -> Operator:
         """Operator to other points of the target, with features F (m, r)."""
-        return Operator.to(F, self.R, self.T, self.shares, self.least)
+        return Operator.to(F, self.R, self.P, self.shares, self.least, self.usual)
 
     def __call__(self, f: Floats) -> Floats:
         """E[f(source) | target] (m, q) for functions f (m, q')."""
@@ -109,6 +126,15 @@ class Operator:
         found: Floats = (features @ self.T.T) @ self.F.T
         found[:, self.unseen] = 1.0
         return found
+
+    def outside(self, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
+        """Evidence of points outside the sample, as far as they are trusted (m,).
+
+        The marginal of the source takes the place of the rest, as the prior does in rules; its
+        share (m,) is returned too.
+        """
+        W, share = fill_weights((features @ self.P) * self.shares, trust, self.usual, self.shares)
+        return self(W / np.where(self.shares > 0.0, self.shares, 1.0)), share
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +184,8 @@ class Relation:
         R = _regress(F, own, (table.T @ F).T, self.ridges[side])
         point = _regress(G, other, G.T, self.ridges[1 - side])  # (r', q')
         least = NO_PAIRS if self.domains[side].kernel.is_categorical else LEAST_CONSTANT
-        return Operator.to(F, R, R @ point.T, other, least)
+        usual = mass_left(G @ (point @ other), np.sum(G * point.T, axis=1) / self.n, other)
+        return Operator.to(F, R, point, other, least, min(usual, 1.0))
 
 
 def _regress(F: Floats, shares: Floats, B: Floats, ridge: float) -> Floats:

@@ -260,9 +260,17 @@ def fill(
     rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool
 ) -> tuple[Array, Array]:
     """Weights (m, n) and the prior's shares (m,) from a rule's weights outside the sample."""
+    t = trust(support, rule.inputs.usual_support)
+    return fill_weights(W, t, min(rule.usual_mass, 1.0), prior, normalize)
+
+
+def fill_weights(
+    W: Array, t: Array, usual: float, prior: Array, normalize: bool = False
+) -> tuple[Array, Array]:
+    """Weights (m, n) and the prior's shares (m,) from weights W trusted by t (m,)."""
     xp = namespace(W)
-    t, mass = trust(support, rule.inputs.usual_support), xp.sum(W, axis=1)
-    c, usual = xp.ones_like(mass), min(rule.usual_mass, 1.0)
+    mass = xp.sum(W, axis=1)
+    c = xp.ones_like(mass)
     if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
         c = xp.clip(mass / usual, 0.0, 1.0)
         squares, positive = xp.sum(W * W, axis=1), xp.clip(W, min=0.0)

@@ -124,9 +124,14 @@ def usual_mass(rule: Conditional) -> float:
     else:
         W = as_doubles(rule.spread(points))
         mass, own = W.sum(axis=0), W[chosen, np.arange(len(chosen))]
+    return mass_left(mass, own, counts[chosen])
+
+
+def mass_left(mass: Floats, own: Floats, counts: Floats) -> float:
+    """Mass that 99 % of points (by counts) reach without their own weights, all (m,)."""
     rest = 1.0 - own
     left = np.where(rest > LEAST_MASS, (mass - own) / np.where(rest > LEAST_MASS, rest, 1.0), 0.0)
-    return _quantile(left, counts[chosen], OUTLYING)
+    return _quantile(left, counts, OUTLYING)
 
 
 def _quantile(values: Floats, weights: Floats, share: float) -> float:
