@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "graphs"))
 
-import baselines
+import propagation
 import networks
 
 EDGES = np.array([[0, 1], [1, 2], [1, 3], [3, 4]])
@@ -47,7 +47,7 @@ def log_local(x):
 
 
 def test_gaussian_is_exact_on_a_tree(exact):
-    steps = baselines.gaussian(TREE, [(np.zeros(2), S)], np.zeros(5), np.ones(5), SEEN, NOISE)
+    steps = propagation.gaussian(TREE, [(np.zeros(2), S)], np.zeros(5), np.ones(5), SEEN, NOISE)
     for found, expected in zip(after(steps, 5), exact, strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
@@ -58,7 +58,7 @@ def test_gaussian_has_the_right_means_on_a_loop():
     S = np.array([[1.0, 0.3], [0.3, 1.0]])
     seen = np.random.default_rng(0).normal(size=9)
     mu = np.array([0.5, 0.5])
-    steps = baselines.gaussian(network, [(mu, S)] * 2, 0.5 * np.ones(9), np.ones(9), seen, 0.5)
+    steps = propagation.gaussian(network, [(mu, S)] * 2, 0.5 * np.ones(9), np.ones(9), seen, 0.5)
     Q = np.linalg.inv(S)
     J, h = np.diag(np.full(9, 3.0)), np.full(9, 0.5) + seen / 0.5
     for s, t in network.edges:
@@ -74,7 +74,7 @@ def test_discrete_nears_the_closed_form(exact):
     P = joint / joint.sum()
     psi = P / np.outer(P.sum(axis=1), P.sum(axis=0))
     points, weights = after(
-        baselines.discrete(TREE, centres, [psi], log_local(np.tile(centres, (5, 1)))), 5
+        propagation.discrete(TREE, centres, [psi], log_local(np.tile(centres, (5, 1)))), 5
     )
     found = networks.mean(points, weights)
     np.testing.assert_allclose(found, exact[0], atol=1e-3)
@@ -89,7 +89,7 @@ def test_directions_of_tables_are_kept():
     psi = networks.table(a, b, 3, 3, 1e-9)
     P = psi * np.outer([0.4, 0.6, 1e-9], [0.4, 0.2, 0.4])
     local = np.log([[0.4 * 0.9, 0.6 * 0.1, 1e-12], [0.4, 0.2, 0.4]])
-    _, weights = after(baselines.discrete(network, np.arange(3.0), [psi], local), 1)
+    _, weights = after(propagation.discrete(network, np.arange(3.0), [psi], local), 1)
     expected = np.array([0.9, 0.1, 0.0]) @ P
     np.testing.assert_allclose(weights[1], expected / expected.sum(), atol=1e-6)
 
@@ -99,9 +99,9 @@ def test_particles_and_mixtures_near_the_closed_form(exact, pairs, method):
     rng = np.random.default_rng(0)
     start = rng.normal(size=(5, 400))
     if method == "particle":
-        steps = baselines.particle(TREE, [pairs], log_local, start, -0.5 * start**2, 0.5, rng)
+        steps = propagation.particle(TREE, [pairs], log_local, start, -0.5 * start**2, 0.5, rng)
     else:
-        steps = baselines.mixture(TREE, [pairs], log_local, start, rng)
+        steps = propagation.mixture(TREE, [pairs], log_local, start, rng)
     points, weights = after(steps, 6)
     found = networks.mean(points, weights)
     deviation = np.sqrt(exact[1])
