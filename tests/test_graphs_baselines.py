@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "graphs"))
 
-import propagation
 import networks
+import propagation
 
 EDGES = np.array([[0, 1], [1, 2], [1, 3], [3, 4]])
 TREE = networks.Network(5, EDGES, np.zeros(4, dtype=int))
