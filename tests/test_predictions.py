@@ -111,6 +111,15 @@ def test_codes_under_delta_have_probabilities_and_numbers_have_none():
         fitted(NAMES).predict(NEW, return_std=True)
 
 
+def test_parts_of_several_kinds_have_neither():
+    model = fitted(pd.DataFrame({"size": Z[:, 0], "name": NAMES}))
+    assert not hasattr(model, "classes_")
+    assert not hasattr(model, "predict_proba")
+    for ask in (model.predict, lambda X: model.score(X, NAMES[:7])):
+        with pytest.raises(TypeError, match=r"several parts here; use posterior"):
+            ask(NEW)
+
+
 def test_categories_are_drawn_as_bars():
     import matplotlib
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,10 +84,12 @@ class Predicting:
     @property
     def classes_(self) -> Floats:
         """Categories of z in the order of :meth:`predict_proba`; only if z is a category."""
-        rule = self.rule_
-        if self.values_ is not None and not rule.outputs.kernel.is_categorical:
+        hidden = self.rule_.outputs
+        if self.values_ is not None and not hidden.kernel.is_categorical:
             raise AttributeError("z is a number here, not a category; use predict_quantiles(X)")
-        return np.asarray(categories(rule.outputs.points)[0])
+        if isinstance(hidden.points, Mapping):
+            raise AttributeError("z has several parts here; use posterior(X) and decode it")
+        return np.asarray(categories(hidden.points)[0])
 
     @available_if(lambda self: self.classes_ is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: PointsLike) -> Floats:
@@ -98,6 +100,8 @@ class Predicting:
         return np.asarray(self._asked(X, lambda mu: probabilities(mu)[1]))
 
     def _most_probable(self, X: PointsLike, return_std: bool) -> Any:
+        if isinstance(self.rule_.outputs.points, Mapping):
+            raise TypeError("z has several parts here; use posterior(X) and decode it")
         if return_std:
             raise TypeError("names have no standard deviation; use predict_proba(X)")
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
