@@ -174,6 +174,14 @@ def test_narrowed_rounds_are_continued_from_a_file(tmp_path):
     np.testing.assert_array_equal(again.points, whole.points)
 
 
+def test_nearly_all_simulations_were_made_before():
+    prior = stats.norm(0, BROAD)
+    done = kb.simulate(simulator, prior, 199, rng=1)
+    found = kb.infer(simulator, prior, [3.0], 200, rng=0, rounds="auto", simulations=done, **LINEAR)
+    assert found.diagnostics.rounds == 1  # a single simulation is no round
+    assert found.diagnostics.n_simulations == 200
+
+
 def test_rounds_that_are_no_rounds():
     with pytest.raises(ValueError, match="rounds must be"):
         kb.infer(simulator, stats.norm(), 0.0, 200, rounds="many")

@@ -215,7 +215,7 @@ def _narrowed(
             break
         posterior = posterior_of((theta, x, None), within, False)
         narrower, m = Region.of(posterior, prior, rng, region), left
-        if narrower.pays(len(theta)):
+        if narrower.pays(len(theta)) and left // later >= AUTO_LEAST:
             region, within = narrower, narrower.restricted()
             rounds, m = rounds + 1, left // later
             inside = region.inside(theta)
