@@ -1,6 +1,10 @@
 """Simulators: how they are called, streams, failures, interruption and continuation."""
 
+import sys
+import time
+import types
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -413,3 +417,46 @@ def test_one_parameter_at_a_time_with_noise_of_its_own():
     runs = simulate(shared, [stats.norm()] * 2, 100, rng=0)
     assert not runs.vectorized
     assert runs.x.shape == (100, 2)
+
+
+# -- torch is imported, the simulator knows nothing of it ------------------------------------------
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    stub = types.ModuleType("torch")
+    stub.Tensor = type("Tensor", (), {})
+    stub.random = types.SimpleNamespace(fork_rng=lambda devices: nullcontext())
+    stub.manual_seed = lambda seed: None
+    monkeypatch.setitem(sys.modules, "torch", stub)
+
+
+def of_the_global_stream(theta):
+    return theta + np.random.normal(size=theta.shape)  # noqa: NPY002
+
+
+BEFORE = simulate(of_the_global_stream, PRIOR, 30, rng=3)
+
+
+@pytest.mark.usefixtures("torch")
+def test_torch_does_not_change_simulations_of_numpy():
+    assert "torch" in sys.modules
+    np.testing.assert_array_equal(simulate(of_the_global_stream, PRIOR, 30, rng=3).x, BEFORE.x)
+
+
+@pytest.mark.usefixtures("torch")
+def test_trials_with_torch_end_at_the_timeout_and_exits_are_failures():
+    def hangs(theta):
+        if theta.ndim == 2 or theta[0] > 0.5:
+            time.sleep(100.0)
+        return theta
+
+    def exits(theta):
+        sys.exit(1)
+
+    with warnings.catch_warnings():  # about the one that is lost
+        warnings.simplefilter("ignore", NumericalWarning)
+        runs = simulate(hangs, np.array([[1.0], [0.1], [0.2]]), rng=0, timeout=0.5)
+    assert runs.ok.tolist() == [False, True, True]
+    with pytest.raises(ValueError, match=r"sys\.exit"):
+        simulate(exits, PRIOR, 30, rng=0)

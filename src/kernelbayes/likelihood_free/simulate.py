@@ -16,7 +16,6 @@ Simulations(1000 of 1000: theta (1000, 1), x (1000, 1))
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from contextlib import nullcontext
 from numbers import Real
@@ -125,10 +124,6 @@ def simulate(
         journal.check(plan)
         if vectorized is None:
             vectorized = journal.vectorized
-        if "torch" in sys.modules:
-            from kernelbayes.likelihood_free.running.tensors import for_torch
-
-            simulator = for_torch(simulator, plan.block(0))
         with never_lost(journal, plan):
             with nullcontext() if n_jobs == 1 and timeout is None else Pool(n_jobs) as pool:
                 drop = on_failure == "drop"

@@ -6,6 +6,7 @@ neither on the order in which simulations are run nor on the process that runs t
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ from kernelbayes.likelihood_free.running.calling import (
     by_key,
     inspect_simulator,
     one_by_one,
+    rng_argument,
 )
 from kernelbayes.likelihood_free.running.journal import BLOCK, Journal
 from kernelbayes.likelihood_free.running.nursery import undisturbed
@@ -151,17 +153,21 @@ def find_caller(
 ) -> Caller:
     """Find out how the simulator is called; in a worker, if there are workers."""
     seed, theta = Seed(plan.entropy, spawn_key=(0, 3)), plan.block(0)
+    if "torch" in sys.modules and callable(simulator) and rng_argument(simulator) is None:
+        from kernelbayes.likelihood_free.running.tensors import TorchSimulator, takes_tensors
+
+        ask = partial(takes_tensors, simulator)
+        found = ask(theta, seed) if pool is None else _tried(pool, ask, theta, seed, timeout)
+        simulator = TorchSimulator(simulator, found is True)
     if pool is None:
         return inspect_simulator(simulator, theta, seed, summary, vectorized, drop)
     caller = inspect_simulator(simulator, theta, seed, summary, False, drop)
     if vectorized is None or (vectorized and summary is not None):
-        look = partial(_batches, simulator, summary, vectorized)
-        for k in range(TRIALS):
-            trial = Unit(0, np.roll(theta, -KINDS * k, axis=0), seed)
-            found = _answer(pool, look, trial, timeout and TRIAL_TIMEOUTS * timeout)
-            if not isinstance(found, Lost):
-                caller = replace(caller, vectorized=found[0], batch_summary=found[1])
-                break
+        found = _tried(
+            pool, partial(_batches, simulator, summary, vectorized), theta, seed, timeout
+        )
+        if not isinstance(found, Lost):
+            caller = replace(caller, vectorized=found[0], batch_summary=found[1])
     elif vectorized:
         caller = replace(caller, vectorized=True)
     trial = Unit(0, theta[:1] if caller.vectorized else theta[0], Seed(plan.entropy))
@@ -231,6 +237,19 @@ def _batches(
     """Whether a simulator and its summary take batches."""
     found = inspect_simulator(simulator, theta, seed, summary, vectorized)
     return found.vectorized, found.batch_summary
+
+
+def _tried(
+    pool: Pool, look: Callable[..., Any], theta: Floats, seed: Seed, timeout: float | None
+) -> Any:
+    """Ask a worker about the simulator at some parameters, or else at others; it may be Lost."""
+    found: Any = None
+    for k in range(TRIALS):
+        trial = Unit(0, np.roll(theta, -KINDS * k, axis=0), seed)
+        found = _answer(pool, look, trial, timeout and TRIAL_TIMEOUTS * timeout)
+        if not isinstance(found, Lost):
+            break
+    return found
 
 
 def _answer(pool: Pool, function: Callable[..., Any], unit: Unit, timeout: float | None) -> Any:

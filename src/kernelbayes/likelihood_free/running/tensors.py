@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelbayes.arrays import Array, Floats
 from kernelbayes.likelihood_free.distributions import torch_seed
-from kernelbayes.likelihood_free.running.calling import Output, Simulator, rng_argument
+from kernelbayes.likelihood_free.running.calling import Caller, Output, Seed, Simulator
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class TorchSimulator:
     """A simulator whose only random numbers may be those of torch's global stream.
 
     The stream is seeded from NumPy's, which the caller seeds, and restored afterwards: the same
-    ``rng`` gives the same simulations. ``tensors``: whether parameters are handed over as tensors.
+    ``rng`` gives the same simulations. NumPy's does not move: a simulator that draws from it gives
+    what it gives without torch. ``tensors``: whether parameters are handed over as tensors.
     """
 
     simulator: Simulator
@@ -31,22 +32,21 @@ class TorchSimulator:
             import torch
 
             given = torch.as_tensor(theta, dtype=torch.get_default_dtype())
-        with torch_seed(int(np.random.randint(2**31))):  # noqa: NPY002
+        state = np.random.get_state()  # noqa: NPY002
+        seed = int(np.random.randint(2**31))  # noqa: NPY002
+        np.random.set_state(state)  # noqa: NPY002
+        with torch_seed(seed):
             return self.simulator(given)
 
 
-def for_torch(simulator: Simulator, theta: Floats) -> Simulator:
-    """Wrap a simulator without ``rng``, which gets tensors if it takes no arrays theta (k, d)."""
-    if not callable(simulator) or rng_argument(simulator) is not None:
-        return simulator
-    state = np.random.get_state()  # noqa: NPY002
+def takes_tensors(simulator: Simulator, theta: Floats, seed: Seed) -> bool:
+    """Whether a simulator without ``rng`` fails at arrays theta (k, d), and not at tensors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for tried in (TorchSimulator(simulator, False), TorchSimulator(simulator, True)):
+        for tensors in (False, True):
+            caller = Caller(TorchSimulator(simulator, tensors), rng_argument=None)
             for some in (theta[0], theta[:2]):
                 with suppress(Exception):
-                    tried(some.copy())
-                    np.random.set_state(state)  # noqa: NPY002
-                    return tried
-    np.random.set_state(state)  # noqa: NPY002
-    return simulator
+                    caller.raw(some, seed)
+                    return tensors
+    return False
