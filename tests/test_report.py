@@ -1,7 +1,9 @@
 """Pages about results: whole, self-contained, escaped, and right about how far to trust them."""
 
+import json
 import math
 import re
+import warnings
 from dataclasses import replace
 from importlib.resources import files
 
@@ -11,7 +13,7 @@ import pytest
 import kernelbayes as kb
 import pages
 from kernelbayes.embedding.export import trust
-from kernelbayes.report import canvas, words
+from kernelbayes.report import canvas, pictures, words
 from kernelbayes.report.contents import constructor, rounded
 from kernelbayes.select.calibration import Calibration
 
@@ -156,6 +158,17 @@ def test_code_makes_the_same_model():
     np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-9)
 
 
+def test_code_makes_the_same_filter():
+    angle = np.cumsum(0.3 + 0.1 * np.random.default_rng(0).normal(size=80))
+    Z = np.column_stack([np.cos(angle), np.sin(angle)])
+    X = Z + 0.2 * np.random.default_rng(1).normal(size=Z.shape)
+    model = kb.KernelBayesFilter(rank=15, rng=0).fit(X, Z)
+    again = eval("kb." + constructor(model), {"kb": kb, **vars(kb)}).fit(X, Z)
+    found, wanted = (m.filter(X[:20]) for m in (again, model))
+    np.testing.assert_allclose(found.mean(), wanted.mean(), rtol=1e-9)
+    np.testing.assert_allclose(found.interval(0.9), wanted.interval(0.9), rtol=1e-9)
+
+
 # --- lights ---------------------------------------------------------------------------------------
 
 
@@ -206,6 +219,29 @@ def test_calibration_is_judged_against_its_own_error():
     assert words.calibration_light(few).colour == "good"
 
 
+def test_corrected_intervals_are_not_called_too_short(tmp_path):
+    beliefs, _ = pages.filtered("line")
+    short = Calibration(np.linspace(0.05, 0.95, 200)[:, None] ** 9, np.full(200, 0.005))
+    plain = kb.report(replace(beliefs, calibration=None), tmp_path / "a.html", calibration=short)
+    assert "too short" in pages.Seen(plain.read_text()).text
+    corrected = replace(beliefs, calibration=short)
+    for options in ({}, {"calibration": short}):
+        path = kb.report([corrected, corrected], tmp_path / "b.html", **options)
+        text = pages.Seen(path.read_text()).text
+        assert "those told here are corrected" in text
+        assert "too short" not in text
+
+
+def test_a_law_has_no_smallest_p_value():
+    x, y = np.random.default_rng(0).normal(size=(2, 40, 1))
+    for method in ("gamma", "linear", "block"):
+        (light,) = (
+            one for one in words.lights_of(kb.mmd_test(x, y, method=method, rng=0))
+            if one.name == "null distribution"
+        )  # fmt: skip
+        assert "law" in light.means
+
+
 def test_filters_that_were_lost_are_told():
     beliefs, _ = pages.filtered("line")
     T = len(beliefs)
@@ -253,6 +289,31 @@ def test_equal_values_have_an_axis_that_holds_them(value):
     picture.line(np.arange(3.0), np.full(3, value))
     (spec,) = pages.Seen(picture.html(0)).json
     assert spec["y"][0] < value < spec["y"][1]
+
+
+def test_what_is_told_has_digits_of_its_own():
+    picture = canvas.Picture("t", "x", "y")
+    picture.dots(np.array([0.0, 1.0]), np.array([0.0, 1e6]))
+    small = np.array([1.25e-4, 3.75e-4])
+    picture.tell(np.array([0.0, 1.0]), "small", small)
+    picture.tell(np.array([0.0, 1.0]), "equal", np.full(2, 1.25e-4))
+    picture.tell(np.array([0.0, 1.0]), "none", np.full(2, np.nan))
+    spec = json.loads(re.search(r"json\">(.*?)</script>", picture.html(0))[1])
+    assert spec["rows"][0]["values"] == small.tolist()
+    assert spec["rows"][1]["values"] == [1.25e-4] * 2
+    assert spec["rows"][2]["values"] == [None] * 2
+
+
+def test_the_mean_that_is_drawn_is_that_of_the_table():
+    model, _ = pages.rule("one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", kb.NumericalWarning)
+        mu = model.posterior(np.full(2, 3.0))
+    (drawn,) = (
+        layer["x"][0] for layer in pictures.of_one(mu, None, 0.9).pictures[0].layers
+        if layer["label"] == "mean"
+    )  # fmt: skip
+    np.testing.assert_allclose(drawn, mu.mean()[0])
 
 
 def test_values_that_are_missing_break_a_line():

@@ -85,7 +85,8 @@ def _filter(arguments: argparse.Namespace) -> None:
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     sheets.write(joined, arguments.out)
     found = beliefs[0] if len(beliefs) == 1 else beliefs
-    page_of(arguments, model, columns, found, lambda: model.calibrate(smooth=arguments.smooth))
+    held_out, smooth = beliefs[0].calibration, arguments.smooth
+    page_of(arguments, model, columns, found, lambda: held_out or model.calibrate(smooth=smooth))
 
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:

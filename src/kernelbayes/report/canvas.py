@@ -137,7 +137,7 @@ class Picture:
         low, high = float(values.min()), float(values.max())
         # Equal values, or so close that the axis could not tell them apart.
         least = 1e-9 * max(abs(low), abs(high), 1e-290)
-        room = ROOM * (high - low) if high - low > least else max(0.5 * abs(high), 1e-9) or 0.5
+        room = ROOM * (high - low) if high - low > least else max(0.5 * abs(high), 1e-9)
         lowest = low if axis == "y" and low == self.floor else low - room
         return lowest, high + room
 
@@ -231,7 +231,7 @@ class Picture:
             "box": [EDGE_L, EDGE_T, EDGE_R, EDGE_B],
             "name": self.x,
             "at": tidy(at, wide),
-            "rows": [{"label": label, "values": tidy(v, tall)} for label, v in self.told],
+            "rows": [_row(label, values, tall) for label, values in self.told],
             "zoom": self.categories is None and self.levels is None,
         }
         if self.up is not None:
@@ -242,6 +242,15 @@ class Picture:
         if self.moving is not None:
             spec["moving"] = _rounded(self.moving, wide, tall)
         return spec
+
+
+def _row(label: str, values: Floats, tall: float) -> dict[str, Any]:
+    """Return what is told, in digits of its own: it need not be in the units of the axis."""
+    known = np.asarray(values, dtype=float)
+    known = known[np.isfinite(known)]
+    own = (float(np.ptp(known)) or float(np.abs(known[0]))) if len(known) else 0.0
+    width = min(own, tall) or tall
+    return {"label": label, "values": tidy(values, width), "width": width}
 
 
 def _rounded(moving: dict[str, Any], wide: float, tall: float) -> dict[str, Any]:

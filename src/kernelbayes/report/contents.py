@@ -67,6 +67,7 @@ def question_of(result: Any, asked: Asked) -> str:
     if isinstance(result, KernelTestResult):
         return {
             "MMD": "Do the two samples come from the same distribution?",
+            "KSD": "Does the sample have this density?",
             "HSIC": "Are the two variables independent?",
             "conditional independence": "Are the two variables independent, given the third?",
             "conditional MMD": "Does y given x differ between the two samples?",
@@ -240,8 +241,12 @@ def code_of(result: Any, model: Any, path: str) -> str:
 def constructor(model: Any) -> str:
     """Call that makes a model with what was chosen: parameters that are not the defaults."""
     defaults, given = inspect.signature(type(model)).parameters, []
+    chosen = dict(getattr(getattr(model, "choice_", None), "arguments", {}))
+    if getattr(model, "calibration_", None) is not None:  # a fit with nothing to choose has none
+        chosen["intervals"] = "calibrated"
     for name, value in model.get_params(deep=False).items():
         value = getattr(model, f"{name}_", value) if name.startswith(("kernel", "ridge")) else value
+        value = chosen.get(name, value)
         if value is not None and repr(value) != repr(defaults[name].default):
             text = name if name == "prior" or repr(value).startswith("<") else repr(value)
             given.append(f"{name}={text},")

@@ -45,6 +45,7 @@ def _witness(test: KernelTestResult) -> list[Picture]:
     columns, values = columns[heavy], values[heavy]
     names = ("x", "y") if pair else ("first coordinate", "second coordinate")
     more = ("more than independence", "less") if pair else ("more of the first", "of the second")
+    more = ("unlike the density", "like it") if test.test == "KSD" else more
     if columns.shape[1] == 1:
         order = np.argsort(columns[:, 0], kind="stable")
         picture = Picture("Where they differ: witness function", "x", "witness", floor=0.0)

@@ -79,8 +79,9 @@ def report(
     truth : points (T, d), optional
         Drawn beside beliefs; of several sequences, a list.
     calibration : Calibration, optional
-        From ``kb.calibrate(model)`` or ``model.calibrate()``; told among the diagnostics, as are
-        the verdicts of ``checks``, results of ``kb.sbc``, ``kb.coverage`` and the like.
+        From ``kb.calibrate(model)`` or ``model.calibrate()``, or what corrects the beliefs of a
+        filter; told among the diagnostics, as are the verdicts of ``checks``, results of
+        ``kb.sbc``, ``kb.coverage`` and the like.
     code : str, optional
         Code or command that makes the page again; by default as much as the model tells.
 
@@ -116,7 +117,9 @@ def report(
         if isinstance(error, TypeError) or hasattr(result, "weights"):
             raise
         raise TypeError(f"there is no page about a {type(result).__name__}") from error
-    lights += [] if calibration is None else [calibration_light(calibration)]
+    own = getattr(result[0] if isinstance(result, list) else result, "calibration", None)
+    held_out = own if calibration is None else calibration
+    lights += [] if held_out is None else [calibration_light(held_out, own is not None)]
     lights += [check_light(check) for check in checks]
     question, numbers = question or question_of(result, asked), count()
     about = [

@@ -70,7 +70,8 @@ def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z"
             shown.pictures.append(_bars(part, labels[0]))
         elif kind_of(part) == "numbers":
             X, w = to_numpy(part.vectors).astype(float), np.asarray(part.valid_weights()[0])
-            shown.pictures += _marginals(X, w, to_numpy(part.interval(level)), labels, level)
+            told = to_numpy(part.mean()), to_numpy(part.interval(level))
+            shown.pictures += _marginals(X, w, *told, labels, level)
             shown.pictures += _pairs(X, w, labels)
             shown.note = _cut(len(labels))
     return shown
@@ -81,7 +82,8 @@ def of_posterior(post: Any, names: Sequence[str] | None, level: float) -> Shown:
     labels = names_of(post, names, "theta")
     draws = np.asarray(to_numpy(post.sample(DRAWS_BEHIND, rng=0)), dtype=float)
     w = np.full(len(draws), 1.0 / len(draws))
-    pictures = _marginals(draws, w, to_numpy(post.interval(level)), labels, level)
+    told = to_numpy(post.mean()), to_numpy(post.interval(level))
+    pictures = _marginals(draws, w, *told, labels, level)
     if post.prior is not None:
         wide = np.asarray(to_numpy(post.prior.sample(DRAWS_BEHIND, 0)), dtype=float)
         wide = wide.reshape(DRAWS_BEHIND, -1)
@@ -92,7 +94,9 @@ def of_posterior(post: Any, names: Sequence[str] | None, level: float) -> Shown:
     return Shown([*pictures, *_pairs(draws[:DRAWS_SHOWN], None, labels)], note=_cut(len(labels)))
 
 
-def _marginals(X: Floats, w: Floats, ends: Floats, names: list[str], level: float) -> list[Picture]:
+def _marginals(
+    X: Floats, w: Floats, mean: Floats, ends: Floats, names: list[str], level: float
+) -> list[Picture]:
     found = []
     for j, name in enumerate(names[:COORDINATES]):
         picture = Picture(f"Density of {name}", name, "density", floor=0.0)
@@ -101,7 +105,7 @@ def _marginals(X: Floats, w: Floats, ends: Floats, names: list[str], level: floa
         cut = np.where(inside, height, np.nan)
         picture.area(grid, np.where(inside, 0.0, np.nan), cut, f"{100 * level:g} % interval")
         picture.line(grid, height, "density")
-        picture.upright(float(w @ X[:, j]), "mean")
+        picture.upright(float(mean[j]), "mean")
         found.append(picture)
     return found
 

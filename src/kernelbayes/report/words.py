@@ -34,6 +34,8 @@ CHECKED_LEVEL = 0.9  # of the intervals that calibration looks at
 PLANNED_POWER = 0.8  # that studies are usually planned for
 # Share of simulations that look as strange as the observation: tests at 5 and at 1 %.
 STRANGE, VERY_STRANGE = 0.05, 0.01
+# Methods of tests without draws.
+LAWS = {"gamma": "a gamma law", "linear": "Student's law", "block": "a normal law"}
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,11 @@ def _steps(name: str, bad: int, m: int, means: str) -> Light:
     return Light(name, colour, f"{bad} of {m}", f"{bad} {means}", advice)
 
 
-def calibration_light(found: Calibration) -> Light:
-    """Coverage of 90 % intervals on held-out data, against its own Monte Carlo error."""
+def calibration_light(found: Calibration, corrected: bool = False) -> Light:
+    """Coverage of 90 % intervals on held-out data, against its own Monte Carlo error.
+
+    Those of the answer may be corrected already.
+    """
     held = found.weights @ (np.abs(2.0 * found.pit - 1.0) <= CHECKED_LEVEL)
     # Three standard errors of a share of 90 % among that many held-out data.
     size = 1.0 / float(np.sum(found.weights**2))
@@ -185,6 +190,8 @@ def calibration_light(found: Calibration) -> Light:
     colour = _grade(off, max(COVERAGE_OFF, error), max(COVERAGE_WRONG, error))
     value = ", ".join(f"{100 * share:.3g} %" for share in held)
     means = f"90 % intervals hold {value} of {len(found.pit)} held-out truths"
+    if corrected:
+        colour, means = "good", f"{means} before correction; those told here are corrected"
     wrong = "short" if held.min() < CHECKED_LEVEL else "wide"
     advice = f"intervals are too {wrong}; correct them with calibrate(...)"
     return Light("calibration", colour, value, means, advice)
@@ -206,6 +213,9 @@ def _of_test(test: KernelTestResult) -> list[Light]:
         means = f"a new sample like this one would be told apart with probability {power:.2f}"
         advice = "no difference found is not no difference: more data"
         lights.append(Light("power", colour, f"{power:.2f}", means, advice))
+    if test.method in LAWS:
+        means = f"p-values are those of {LAWS[test.method]}, right for large samples"
+        return [*lights, Light("null distribution", "good", "a law", means)]
     smallest = 1.0 / (len(test.null) + 1)
     # Ten times below alpha a p-value is not rounded much.
     enough = smallest <= 0.1 * test.alpha or "permut" not in test.method
