@@ -45,6 +45,15 @@ def test_shapes_follow_those_of_z(hidden, shape):
     assert np.all(ends[..., 0, 1] <= ends[..., 1, 1])
 
 
+def test_intervals_of_angles_are_arcs():
+    angles = (0.3 * Z[:, 0]) % (2 * np.pi)  # around zero
+    model = fitted(angles, kernel_z=kb.Periodic(1.0, 2 * np.pi))
+    found = model.predict_interval(NEW, coverage=[0.5, 0.9])
+    for k, level in enumerate((0.5, 0.9)):
+        np.testing.assert_allclose(found[:, k], model.posterior(NEW).interval(level)[:, 0])
+    assert np.all(found[..., 1] - found[..., 0] < np.pi)
+
+
 def test_long_queries_are_answered_in_blocks(monkeypatch):
     model = fitted(Z[:, 0])
     whole = model.predict_quantiles(X)

@@ -37,7 +37,7 @@ class Predicting:
         raise NotImplementedError
 
     def predict_interval(self, X: PointsLike, coverage: float | Sequence[float] = 0.9) -> Array:
-        """Equal-tailed intervals of z given x, as in skpro.
+        """Equal-tailed intervals of z given x, as in skpro; of an angle the ends of an arc.
 
         Parameters
         ----------
@@ -58,12 +58,15 @@ class Predicting:
         >>> kb.KernelBayesRule().fit(x, x).predict_interval([0.0, 1.0], coverage=0.8).shape
         (2, 2)
         """
-        single = np.ndim(coverage) == 0
         levels = [share(level, "coverage") for level in np.atleast_1d(coverage)]
-        ends = [(0.5 * (1.0 - level), 0.5 * (1.0 + level)) for level in levels]
-        found = self.predict_quantiles(X, [q for pair in ends for q in pair])
-        found = namespace(found).reshape(found, (*found.shape[:-1], len(levels), 2))
-        return found[..., 0, :] if single else found
+
+        def ends(mu: Any) -> Array:  # (m, d, k, 2); of angles they are those of arcs
+            each = [mu.interval(level) for level in levels]
+            return namespace(each[0]).stack(each, axis=2)
+
+        found = self._asked(X, ends)
+        found = found[:, 0, ...] if self._one_dimensional else found
+        return found[..., 0, :] if np.ndim(coverage) == 0 else found
 
     def predict_quantiles(
         self, X: PointsLike, alpha: float | Sequence[float] | Floats = QUANTILES
