@@ -45,6 +45,13 @@ def test_those_who_look_get_every_step_and_the_end():
         assert events(response) == [{"t": 1.0, "z_mean": 0.5}, {"t": 2.0, "z_mean": 0.75}]
 
 
+def test_what_is_not_known_is_null():
+    with Live(0) as server:
+        server.publish({"t": 1, "support": float("nan"), "ess": np.inf})
+        response = get(server.server_port, "/events")
+    assert events(response) == [{"t": 1.0, "support": None, "ess": None}]
+
+
 def test_only_this_machine_is_answered():
     with Live(0) as server:
         assert server.server_address[0] == "127.0.0.1"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.filters.choose import default
 
 GIVEN = {
     "kernel_x": kb.Gaussian(0.6),
@@ -78,6 +79,15 @@ def test_choices_of_the_first_fit_stay(recordings):
     assert (model.kernel_x_, model.kernel_z_, model.ridge_, model.choice_) == chosen
     assert model.get_params()["ridge"] == "auto"
     assert np.isfinite(model.filter(N).mean()).all()
+
+
+def test_many_pairs_get_a_rank_and_say_so(recordings, monkeypatch):
+    (A, a), (B, b), _ = recordings
+    model = kb.KernelBayesFilter(**GIVEN).fit(A, a)
+    monkeypatch.setattr(default, "MOST_EXACT", 80)
+    monkeypatch.setattr(default, "LARGE_RANK", 30)
+    assert model.rank_ is None
+    assert model.partial_fit(B, b).rank_ == 30
 
 
 def test_the_oldest_pairs_go_first(recordings):

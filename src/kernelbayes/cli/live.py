@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import deque
 from contextlib import suppress
@@ -34,7 +35,8 @@ class Live(ThreadingHTTPServer):
 
     def publish(self, step: dict[str, Any], end: bool = False) -> None:
         """Send the numbers of one step to all who look."""
-        told = json.dumps({name: float(value) for name, value in step.items()})
+        known = {name: float(v) if math.isfinite(v) else None for name, v in step.items()}
+        told = json.dumps(known)
         with self.changed:
             self.seen.append(f"{'event: end' if end else ': step'}\ndata: {told}\n\n")
             self.sent, self.ended = self.sent + 1, end

@@ -113,7 +113,8 @@ class KernelBayesFilter(Filter):
         are not divided by their mass, and no observation is set aside. Beliefs may be NaN.
     intervals : {"auto", "calibrated", "plain"}
         Whether ``interval`` of beliefs is corrected, so that held-out states are inside as often
-        as it says. "auto" does so where something was chosen on blocks of time left out.
+        as it says. "auto" does so where something was chosen on blocks of time left out. Forecasts
+        keep their own.
     rng : int, Generator or None
         For landmarks.
 

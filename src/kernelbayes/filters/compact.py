@@ -43,7 +43,7 @@ EXPRESSED = 1e-10
 # What a fit learns from data once everything is chosen.
 LEARNED = (
     "X_", "Z_", "known_", "lengths_", "controls_", "kernel_x_", "encoder_", "lags_", "dynamics_",
-    "observations_", "smoothing_",
+    "observations_", "smoothing_", "rank_",
 )  # fmt: skip
 # Steps of the training sequences on which the two filters are compared: errors of a few per cent
 # show, and the full filter takes seconds.
