@@ -19,7 +19,6 @@ from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
 from kernelbayes.points import Points, PointsLike, concatenate, count, share, take
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
-Doubles = npt.NDArray[np.float64]
 Table = tuple[dict[str, Any], ...]
 # Bandwidths of the two-sample collection, in multiples of the pooled median. They, and the default
 # share of centrality, were chosen for power in experiments/power (see its README).

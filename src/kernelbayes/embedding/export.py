@@ -93,6 +93,14 @@ def trust(mu: Weighted) -> list[Row]:
     return rows
 
 
+def is_categorical(mu: Any) -> bool:
+    """Whether the points of an embedding are categories."""
+    points = mu.points
+    if isinstance(points, Mapping) or mu.kernel.is_categorical:
+        return not isinstance(points, Mapping)
+    return not is_array_api_obj(points) or getattr(points.dtype, "kind", "f") in "USO"
+
+
 def categories(points: Points) -> tuple[list[Any], npt.NDArray[np.intp]]:
     """Categories among points in order, and the number of each point's own (n,)."""
     array = np.array([str(p) for p in points], dtype=object)
@@ -130,11 +138,7 @@ def parts(mu: Any) -> list[Any]:
 
 def plot(mu: Decoding, ax: Any, level: float, label: str | None) -> Any:
     """Draw a distribution, or bars for the probabilities of categories."""
-    points = mu.points
-    names = not isinstance(points, Mapping) and (
-        not is_array_api_obj(points) or getattr(points.dtype, "kind", "f") in "USO"
-    )
-    if names or mu.kernel.is_categorical:
+    if is_categorical(mu):
         return plot_categories(*probabilities(mu), mu.names, ax)
     return plot_embedding(mu, grid_density, ax, level, label)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Array, Floats, to_numpy
 from kernelbayes.embedding import Batch, Embedding, export
@@ -170,10 +168,7 @@ class Beliefs(Calibrated, Batch):
     @cached_property
     def categorical(self) -> bool:
         """Whether the states are categories."""
-        points = self.points
-        if self.kernel.is_categorical or not is_array_api_obj(points):
-            return not isinstance(points, Mapping)
-        return isinstance(points, np.ndarray) and points.dtype.kind in "USO"
+        return export.is_categorical(self)
 
     @cached_property
     def coordinates(self) -> tuple[str, ...]:

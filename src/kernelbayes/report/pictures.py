@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Floats, Ints, as_vectors, to_numpy
 from kernelbayes.embedding.density import grid_density
-from kernelbayes.embedding.export import parts, probabilities
+from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.embedding.smooth import silverman
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
 
@@ -38,15 +37,11 @@ class Shown:
 
 def kind_of(mu: Any) -> str:
     """Return what the points of an embedding are: "numbers", "categories", "parts" or "other"."""
-    points = mu.points
-    if isinstance(points, Mapping):
+    if isinstance(mu.points, Mapping):
         return "parts"
-    if mu.kernel.is_categorical or not is_array_api_obj(points):
+    if is_categorical(mu):
         return "categories"
-    array = to_numpy(points)
-    if array.dtype.kind in "USO":
-        return "categories"
-    return "numbers" if array.ndim <= 2 else "other"
+    return "numbers" if mu.points.ndim <= 2 else "other"
 
 
 def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[str]:
