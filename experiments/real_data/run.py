@@ -41,6 +41,7 @@ REGRESSION, KALMAN = "kernel regression, tuned", "linear Kalman filter, fitted"
 BARS = {"bluetooth": 0.50, "wifi": 0.07, "place cells": 0.20}
 # No tuning: at most this multiple of the best of the three simple methods.
 PLAIN_BARS = {"bluetooth": 1.0, "wifi": 1.0, "place cells": 1.05}
+LEVEL, COVERED = 0.9, 4.0  # of intervals, and by how many points their coverage may differ from it
 PARTS = 4  # left out in turn by the search
 PRINTS, TUNED_PRINTS = 5040, 500  # the search sees a part of the prints, the filter all
 
@@ -51,28 +52,47 @@ def _mean_distance(beliefs, Z):
 
 
 def filters(xs, zs, new, tune_on, budget, seed, controls=None, acts=None):
-    """Estimates of all new sequences, end to end, by filters with and without tuning."""
-    found, acts = {}, [None] * len(new) if acts is None else acts
+    """Estimates of all new sequences, end to end, by filters with and without tuning.
 
-    def estimates(model, smooth=False):
-        ask = model.smooth if smooth else model.filter
-        pairs = zip(new, acts, strict=True)
-        return np.concatenate([ask(x, controls=u).mean() for x, u in pairs])
+    A second mapping has the ends of their 90 % intervals.
+    """
+    found, ends, acts = {}, {}, [None] * len(new) if acts is None else acts
 
-    start = time.perf_counter()
+    def estimates(model, label):
+        for name, ask in ((label, model.filter), (label + SMOOTHED, model.smooth)):
+            beliefs = [ask(x, controls=u) for x, u in zip(new, acts, strict=True)]
+            found[name] = np.concatenate([b.mean() for b in beliefs])
+            ends[name] = np.concatenate([b.interval(LEVEL) for b in beliefs])
+
+    start = time.process_time()
     plain = KernelBayesFilter(rng=seed).fit(xs, zs, controls)
-    print(f"  no tuning: {time.perf_counter() - start:.0f} s, {plain.choice_.why}", flush=True)
-    found[PLAIN], found[PLAIN + SMOOTHED] = estimates(plain), estimates(plain, smooth=True)
+    print(f"  no tuning: {time.process_time() - start:.0f} CPU s, {plain.choice_.why}", flush=True)
+    estimates(plain, PLAIN)
     if budget:
-        start = time.perf_counter()
+        start = time.process_time()
         fitted = tune(
             KernelBayesFilter(rank=200, rng=seed), xs[:tune_on], zs[:tune_on],
             None if controls is None else controls[:tune_on],
             loss=_mean_distance, parts=PARTS, budget=budget, rng=seed, progress=False,
         ).fit(xs, zs, controls)  # fmt: skip
-        print(f"  tuned: {time.perf_counter() - start:.0f} s", flush=True)
-        found[FILTER], found[FILTER + SMOOTHED] = estimates(fitted), estimates(fitted, smooth=True)
-    return found
+        print(f"  tuned: {time.process_time() - start:.0f} CPU s", flush=True)
+        estimates(fitted, FILTER)
+    return found, ends
+
+
+def rows_of(problem, size, found, ends, truth):
+    """Errors of every method on every frame, and whether its intervals cover (in %)."""
+    rows = [
+        (problem, size, frame, method, float(error))
+        for method, estimate in found.items()
+        for frame, error in enumerate(distance(estimate, truth))
+    ]
+    for method, (low, high) in ((m, np.moveaxis(e, -1, 0)) for m, e in ends.items()):
+        inside = 100.0 * np.mean((low <= truth) & (high >= truth), axis=1)
+        rows += [
+            (problem, f"{size} covered", frame, method, float(c)) for frame, c in enumerate(inside)
+        ]
+    return rows
 
 
 # Bluetooth
@@ -131,18 +151,15 @@ def one_walk(held_out, prints, budget, seed):
     zs = [z for _, z in walks] + list(Z[:, None])
     some = len(walks) + TUNED_PRINTS
     sequences = xs[: len(walks)], zs[: len(walks)]
+    ours, ends = filters(xs, zs, [filled(new, means)], some, budget, seed)
     found = {
         "constant": np.broadcast_to(np.concatenate(zs).mean(axis=0), truth.shape),
         NEAREST: neighbours_of_walk(walks, X, Z, new),
         REGRESSION: regression_of_walk(walks, X, Z, new),
         KALMAN: fitted_kalman(*sequences, [filled(new, means)])[0],
-        **filters(xs, zs, [filled(new, means)], some, budget, seed),
+        **ours,
     }
-    return [
-        ("bluetooth", data.names[held_out], frame, method, float(error))
-        for method, estimate in found.items()
-        for frame, error in enumerate(distance(estimate, truth))
-    ]
+    return rows_of("bluetooth", data.names[held_out], found, ends, truth)
 
 
 # Place cells
@@ -156,18 +173,15 @@ def cells(budget, seed, shortest=6):
     new, truth = (np.concatenate(part) for part in zip(*test, strict=True))
     folds = halves(len(X))
     xs, zs = map(list, zip(*data.train, strict=True))
+    ours, ends = filters(xs, zs, [x for x, _ in test], None, budget, seed)
     found = {
         "constant": np.broadcast_to(Z.mean(axis=0), truth.shape),
         NEAREST: tuned_neighbours(X, Z, new, folds, distance)[0],
         REGRESSION: tuned_regression(X, Z, new, folds, distance)[0],
         KALMAN: np.concatenate(fitted_kalman(xs, zs, [x for x, _ in test])),
-        **filters(xs, zs, [x for x, _ in test], None, budget, seed),
+        **ours,
     }
-    return [
-        ("place cells", "test", frame, method, float(error))
-        for method, estimate in found.items()
-        for frame, error in enumerate(distance(estimate, truth))
-    ]
+    return rows_of("place cells", "test", found, ends, truth)
 
 
 # Wi-Fi
@@ -184,6 +198,7 @@ def walks_by_wifi(budget, seed, odometry, directions=50):
     walk = np.repeat(np.arange(len(xs)), [len(x) for x in xs])
     folds = [(np.flatnonzero(walk % 3 != i), np.flatnonzero(walk % 3 == i)) for i in range(3)]
     V = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:directions].T
+    ours, ends = filters(xs, zs, new, None, budget, seed, us, acts)
     found = {
         "constant": np.broadcast_to(Z.mean(axis=0), wanted.shape),
         NEAREST: tuned_neighbours(X, Z, asked, folds, distance)[0],
@@ -191,13 +206,9 @@ def walks_by_wifi(budget, seed, odometry, directions=50):
         KALMAN: np.concatenate(
             fitted_kalman([x @ V for x in xs], zs, [x @ V for x in new], us, acts)
         ),
-        **filters(xs, zs, new, None, budget, seed, us, acts),
+        **ours,
     }
-    return [
-        ("wifi", "odometry" if odometry else "all", frame, method, float(error))
-        for method, estimate in found.items()
-        for frame, error in enumerate(distance(estimate, wanted))
-    ]
+    return rows_of("wifi", "odometry" if odometry else "all", found, ends, wanted)
 
 
 def one_task(problem, *task):
@@ -220,7 +231,19 @@ def check_all(table):
             mean = table[PLAIN, problem, "all"][0]
             text = f"{problem}: no tuning {mean:.2f}, best simple method {best:.2f}"
             results.append(check(f"{text}; at most {most:.2f} times", mean <= most * best))
+    for (method, problem, size), (mean, _, _) in table.items():
+        if size.endswith("covered"):
+            text = (
+                f"{problem}, {size}: {method.strip()} {mean:.1f} %; {100 * LEVEL:.0f} +- {COVERED}"
+            )
+            results.append(check(text, abs(mean - 100 * LEVEL) <= COVERED))
     return all(results)
+
+
+def pooling(size):
+    """All walks of Bluetooth are one setting; odometry and coverage are settings of their own."""
+    words = [word for word in ("odometry", "covered") if word in size]
+    return " ".join(words if "odometry" in words else ["all", *words])
 
 
 def main():
@@ -239,15 +262,14 @@ def main():
     tasks = [task for task in tasks if given.only in (None, task[0])]
     start = time.perf_counter()
     rows = compute(one_task, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
-    pooled = summary(
-        [(p, s if s == "odometry" else "all", run, method, e) for p, s, run, method, e in rows]
-    )
+    pooled = summary([(p, pooling(s), run, method, e) for p, s, run, method, e in rows])
     print(f"mean error over all frames; {time.perf_counter() - start:.0f} s\n")
     for problem in dict.fromkeys(task[0] for task in tasks):
-        print_table({k: v for k, v in pooled.items() if k[1] == problem}, NEAREST, digits=2)
+        errors = {k: v for k, v in pooled.items() if k[1] == problem and "covered" not in k[2]}
+        print_table(errors, NEAREST, digits=2)
         print(
             "  medians: "
-            + ", ".join(f"{k[0].strip()} {v[2]:.2f}" for k, v in pooled.items() if k[1] == problem)
+            + ", ".join(f"{k[0].strip()} {v[2]:.2f}" for k, v in errors.items())
             + "\n"
         )
     passed = check_all(pooled)
