@@ -1,4 +1,4 @@
-"""Belief propagation without kernels, which the experiments compare with, against closed forms."""
+"""What the experiments on graphs share: belief propagation without kernels, and a ray caster."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "graphs"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "cme13_fig7"))
 
 import networks
 import propagation
+import scenes
 
 EDGES = np.array([[0, 1], [1, 2], [1, 3], [3, 4]])
 TREE = networks.Network(5, EDGES, np.zeros(4, dtype=int))
@@ -128,3 +130,29 @@ def test_grids_have_templates_by_row():
     assert set(network.template) == {0, 1, 2, 3, 4}
     box, there = network.inbox
     assert (network.target[box][there] == np.repeat(np.arange(12), there.sum(axis=1))).all()
+
+
+def test_rays_meet_walls_and_poles_where_they_should():
+    ahead, up = np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]) / np.sqrt(2.0)
+    half = np.array([2.0, 3.0])
+    for turn, expected in ((0.0, 7.0), (np.pi / 2, 8.0)):
+        t, normal = scenes.box(ahead, np.array([0.0, 10.0]), half, 5.0, turn)
+        np.testing.assert_allclose(t, expected)
+        np.testing.assert_allclose(normal, [0.0, -1.0], atol=1e-12)
+    assert np.isinf(scenes.box(up, np.array([0.0, 10.0]), half, 5.0, 0.0)[0])  # over the roof
+    assert np.isinf(scenes.box(-ahead, np.array([0.0, 10.0]), half, 5.0, 0.0)[0])  # behind
+    np.testing.assert_allclose(scenes.pole(ahead, np.array([0.0, 5.0]), 0.5, 3.0), 4.5)
+    assert np.isinf(scenes.pole(ahead, np.array([1.0, 5.0]), 0.5, 3.0))
+
+
+def test_scenes_have_depth_and_features():
+    picture, depth = scenes.scene(0)
+    assert picture.shape == (214, 172, 3)
+    assert depth.shape == (107, 86)
+    assert 0.0 < depth.min() < depth.max() <= np.log10(scenes.FARTHEST) + 1e-9
+    assert (np.diff(depth[-10:].mean(axis=1)) < 0.0).all()  # the ground comes nearer
+    again = scenes.scene(0)
+    np.testing.assert_array_equal(picture, again[0])
+    features = scenes.patch_features(picture)
+    assert features.shape == (107 * 86, 31)
+    assert np.isfinite(features).all()

@@ -1,6 +1,12 @@
 """Kernel belief propagation and its baselines for denoising, each tuned without the test image."""
 
+from __future__ import annotations
+
+import itertools
+
+import networks
 import numpy as np
+import propagation
 from images import NOISE, SIDE, rmse
 from scipy.ndimage import median_filter, uniform_filter
 
@@ -12,113 +18,169 @@ TEMPLATES = {
     "down": [((i, j), (i + 1, j)) for i in range(SIDE - 1) for j in range(SIDE)],
     "seen": [(pixel, ("seen", *pixel)) for pixel in PIXELS],
 }
-
-PSEUDO = 1e-2  # count of each pair of bins before any is seen
-
-
-def evidence(observed):
-    """Observed grey levels by node."""
-    return {("seen", i, j): float(observed[i, j]) for i, j in PIXELS}
+NETWORK = networks.grid(SIDE, SIDE)
+RANK, ITERATIONS = 60, 20
+SCALES = (0.25, 0.125, 0.0625)  # of the median bandwidth of pixels
+STATES, PSEUDO = (16, 32, 64), 1e-2  # bins, and the count of each pair of them before any is seen
+PARTICLES, FEW = 10, 5  # of each pixel; iterations of particles and mixtures at most
 
 
-def kernel_bp(image, observed, validation, rank=40, iterations=15):
-    """Model learned from one pair of images, stopped where it is best on another pair."""
-    pairs = {
+# --- belief propagation: each is (image, noisy image, solved pair) -> denoiser --------------------
+
+
+def kernel_bp(image, observed, solved, known=False):
+    """Kernel belief propagation; bandwidth and iterations are chosen on the solved pair.
+
+    Likelihoods are learned from pairs; with ``known`` they are Gaussian, as those of the other
+    belief propagations are.
+    """
+    pairs = {**neighbours(image), "seen": (image.ravel(), observed.ravel())}
+    names = ("right", "down") if known else tuple(pairs)
+    model = kb.KernelBeliefPropagation(
+        templates={name: TEMPLATES[name] for name in names},
+        kernels={PIXELS[0]: kb.Gaussian.median(image.ravel())},
+        rank=RANK, damping=0.0, max_iterations=ITERATIONS, rng=0,
+    ).fit({name: pairs[name] for name in names})  # fmt: skip
+    noise = (observed - image).std()
+
+    def likelihood(level):
+        return lambda x: np.exp(-0.5 * ((x[:, 0] - level) / noise) ** 2)
+
+    def seen(observed):
+        if known:
+            return None, {pixel: likelihood(observed[pixel]) for pixel in PIXELS}
+        return {("seen", *pixel): float(observed[pixel]) for pixel in PIXELS}, None
+
+    truth, second = solved
+    model.choose_stopping({p: float(truth[p]) for p in PIXELS}, *seen(second), scales=SCALES)
+
+    def denoise(observed):
+        batch = model.query(PIXELS, *seen(observed)).stacked(PIXELS)
+        return networks.mean(batch.points[:, 0], np.asarray(batch.weights)).reshape(SIDE, SIDE)
+
+    return denoise
+
+
+def kernel_bp_known(image, observed, solved):
+    """Kernel belief propagation that knows the family of the noise."""
+    return kernel_bp(image, observed, solved, known=True)
+
+
+def neighbours(image):
+    """Pairs of grey levels side by side, and one above the other."""
+    return {
         "right": (image[:, :-1].ravel(), image[:, 1:].ravel()),
         "down": (image[:-1].ravel(), image[1:].ravel()),
-        "seen": (image.ravel(), observed.ravel()),
     }
-    model = kb.KernelBeliefPropagation(
-        templates=TEMPLATES, rank=rank, damping=0.0, max_iterations=iterations, rng=0
-    ).fit(pairs)
-    clean, noisy = validation
-    return model.choose_stopping({p: float(clean[p]) for p in PIXELS}, evidence(noisy))
 
 
-def kernel_bp_denoise(model, observed):
-    """Mean of the belief of every pixel, and its most probable grey level."""
-    batch = model.query(PIXELS, evidence(observed)).stacked(PIXELS)
-    levels, shape = batch.points[:, 0], (SIDE, SIDE)
-    mode = levels[np.argmax(batch.weights, axis=1)]
-    return (batch.weights @ levels).reshape(shape), mode.reshape(shape)
-
-
-def discrete_bp(image, observed, validation, states=64, iterations=15):
+def discrete_bp(image, observed, solved):
     """Discrete belief propagation on bins of grey levels, with counted potentials.
 
-    Counts start at a pseudo-count. The likelihood is a Gaussian with the deviation of the noise in
-    the training pair: the true family, which the kernel model does not know. The number of bins and
-    of iterations are the best on the validation pair.
+    The likelihood is a Gaussian with the deviation of the noise in the training pair: the true
+    family, which the kernel model does not know.
     """
-    best = (np.inf,)
-    for bins in (16, 32, states):
-        centres, code = _bins(image, bins)
-        potentials = []
-        for a, b in ((code[:, :-1], code[:, 1:]), (code[:-1], code[1:])):
-            counts = np.full((len(centres),) * 2, PSEUDO)
-            np.add.at(counts, (a.ravel(), b.ravel()), 1.0)
-            P = counts / counts.sum()
-            potentials.append(P / np.outer(P.sum(axis=1), P.sum(axis=0)))
-        marginal = np.bincount(code.ravel(), minlength=len(centres)) + PSEUDO
-        noise = (observed - centres[code]).std()
-        setting = centres, marginal / marginal.sum(), potentials, noise
-        for k, estimate in enumerate(_discrete(setting, validation[1], iterations), 1):
-            error = rmse(estimate, validation[0])
-            if error < best[0]:
-                best = error, setting, k
-    return best[1:]
+    noise = (observed - image).std()
+
+    def start(states, new):
+        centres, code = networks.binned(image, states)
+        q = len(centres)
+        psi = [networks.table(a, b, q, q, PSEUDO) for a, b in neighbours(code).values()]
+        shares = np.bincount(code.ravel(), minlength=q) + PSEUDO
+        local = np.log(shares / shares.sum())
+        local = local - 0.5 * ((new.reshape(-1, 1) - centres) / noise) ** 2
+        return propagation.discrete(NETWORK, centres, psi, local)
+
+    return _chosen(start, [(states,) for states in STATES], ITERATIONS, solved)
 
 
-def discrete_bp_denoise(model, observed):
-    """Mean of the belief of every pixel."""
-    setting, k = model
-    *_, estimate = _discrete(setting, observed, k)
-    return estimate
+def gaussian_bp(image, observed, solved):
+    """Gaussian belief propagation in closed form."""
+    pairs = [np.stack(pair) for pair in neighbours(image).values()]
+    moments = [(pair.mean(axis=1), np.cov(pair)) for pair in pairs]
+    mean, var = (np.full(image.size, value) for value in (image.mean(), image.var()))
+    noise = (observed - image).var()
+
+    def start(new):
+        for means, _ in propagation.gaussian(NETWORK, moments, mean, var, new.ravel(), noise):
+            yield means[:, None], np.ones((image.size, 1))
+
+    return _chosen(start, [()], ITERATIONS, solved)
 
 
-def _bins(image, bins):
-    levels = np.unique(image)
-    if len(levels) <= bins:
-        return levels, np.searchsorted(levels, image)
-    edges = np.linspace(levels[0], levels[-1], bins + 1)
-    code = np.clip(np.searchsorted(edges, image, side="right") - 1, 0, bins - 1)
-    centres = 0.5 * (edges[1:] + edges[:-1])
-    return centres, code
+def particle_bp(image, observed, solved):
+    """Particle belief propagation with Gaussian mixtures of pairs."""
+    pairs, log_local, sampled = _potentials(image, observed)
+
+    def start(step, new):
+        rng = np.random.default_rng(0)
+        x, q = sampled(new, rng)
+        local = _at(log_local, new)
+        return propagation.particle(NETWORK, pairs, local, x, q, step, rng)
+
+    return _chosen(start, [(5.0,), (15.0,)], FEW, solved)
 
 
-def _discrete(setting, observed, iterations):
-    """Yield the mean of the beliefs after each iteration of synchronous updates."""
-    centres, marginal, (right, down), noise = setting
-    local = marginal * np.exp(-0.5 * ((observed[..., None] - centres) / noise) ** 2)
-    local /= local.max(axis=-1, keepdims=True)
-    q = len(centres)
-    shapes = {"left": (SIDE, SIDE - 1, q), "right": (SIDE, SIDE - 1, q)}
-    shapes |= {"up": (SIDE - 1, SIDE, q), "down": (SIDE - 1, SIDE, q)}
-    m = {name: np.ones(shape) for name, shape in shapes.items()}
-    for _ in range(iterations):
-        total = local.copy()
-        total[:, 1:] *= m["right"]
-        total[:, :-1] *= m["left"]
-        total[1:] *= m["down"]
-        total[:-1] *= m["up"]
-        new = {
-            "right": (total[:, :-1] / m["left"]) @ right,
-            "left": (total[:, 1:] / m["right"]) @ right.T,
-            "down": (total[:-1] / m["up"]) @ down,
-            "up": (total[1:] / m["down"]) @ down.T,
-        }
-        m = {k: np.maximum(v / v.max(axis=-1, keepdims=True), 1e-30) for k, v in new.items()}
-        belief = local.copy()
-        belief[:, 1:] *= m["right"]
-        belief[:, :-1] *= m["left"]
-        belief[1:] *= m["down"]
-        belief[:-1] *= m["up"]
-        yield (belief @ centres) / np.maximum(belief.sum(axis=-1), 1e-300)
+def mixture_bp(image, observed, solved):
+    """Belief propagation with mixtures of Gaussians."""
+    pairs, log_local, sampled = _potentials(image, observed)
+
+    def start(new):
+        rng = np.random.default_rng(0)
+        x, _ = sampled(new, rng)
+        return propagation.mixture(NETWORK, pairs, _at(log_local, new), x, rng)
+
+    return _chosen(start, [()], FEW, solved)
 
 
-def tuned(filters, validation):
-    """Return the one of several filters that is best on the validation pair."""
-    return min(filters, key=lambda f: rmse(f(validation[1]), validation[0]))
+def _potentials(image, observed):
+    """Mixtures of pairs; marginal times likelihood of a pixel; and draws from the likelihood."""
+    pairs = [networks.PairMixture(*pair) for pair in neighbours(image).values()]
+    noise = (observed - image).std()
+
+    def log_likelihood(x, new):
+        return -0.5 * ((x - new.reshape(-1, 1)) / noise) ** 2
+
+    def log_local(x, new):
+        return pairs[0].log_marginal(x, 0) + log_likelihood(x, new)
+
+    def sampled(new, rng):
+        x = new.reshape(-1, 1) + noise * rng.normal(size=(new.size, PARTICLES))
+        return x, log_likelihood(x, new)
+
+    return pairs, log_local, sampled
+
+
+def _at(log_local, new):
+    return lambda x: log_local(x, new)
+
+
+def _chosen(start, settings, most, solved):
+    """Denoiser with the settings and iterations of the least error on the solved pair."""
+    truth, known = solved
+    best = (np.inf, None, 0)
+    for setting in settings:
+        for k, beliefs in enumerate(itertools.islice(start(*setting, known), most), 1):
+            error = rmse(networks.mean(*beliefs).reshape(SIDE, SIDE), truth)
+            best = min(best, (error, setting, k), key=lambda found: found[0])
+
+    def denoise(observed):
+        *_, beliefs = itertools.islice(start(*best[1], observed), best[2])
+        return networks.mean(*beliefs).reshape(SIDE, SIDE)
+
+    return denoise
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def tuned(filters):
+    """Return a method that takes the one of several filters which is best on the solved pair."""
+
+    def method(image, observed, solved):  # noqa: ARG001
+        return min(filters, key=lambda f: rmse(f(solved[1]), solved[0]))
+
+    return method
 
 
 MEDIANS = [lambda y, k=k: median_filter(y, k) for k in (3, 5, 7, 9)]
@@ -167,3 +229,16 @@ def non_local_means(y, h, patch=5, reach=10):
 
 
 MEANS = [lambda y, h=h: non_local_means(y, h) for h in (8.0, 12.0, 18.0, 25.0)]
+
+
+METHODS = {
+    "kernel BP": kernel_bp,
+    "kernel BP, noise known": kernel_bp_known,
+    "discrete BP": discrete_bp,
+    "Gaussian BP": gaussian_bp,
+    "particle BP": particle_bp,
+    "mixture BP": mixture_bp,
+    "median filter": tuned(MEDIANS),
+    "total variation": tuned(VARIATIONS),
+    "non-local means": tuned(MEANS),
+}
