@@ -9,7 +9,7 @@ _kernelbayes() {
     filter) words="--follow --help --level --model --new --out --quiet --rank --report --save --seed --sequence --serve --smooth --state --tune --u --x --z" ;;
     tune) words="--filter --help --out --prior --quiet --rank --report --save --seed --sequence --u --x --z" ;;
     graph) words="--edges --help --level --new --out --quiet --rank --report --seed" ;;
-    demo) words="--help --out --seed" ;;
+    demo) words="--help --out --report --seed" ;;
     reproduce) words="--help" ;;
   esac
   if [[ $COMP_CWORD -eq 1 ]]; then

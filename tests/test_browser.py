@@ -201,3 +201,18 @@ def test_the_live_page_draws_what_is_sent(browser):
         assert path.count("L") == 28
     wait.until(lambda b: "ended" in b.find_element("id", "state").text)
     assert browser.get_log("browser") == []
+
+
+def test_print_has_pictures_side_by_side_and_the_beginning_of_long_tables(browser, address):
+    opened(browser, address("filter in the plane"))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = """
+      const seen = (one) => one.getClientRects().length > 0;
+      return [[...document.querySelectorAll(".tools, .slider input, .play")].filter(seen).length,
+        getComputedStyle(document.querySelector(".pictures")).gridTemplateColumns.split(" ").length,
+        Math.max(...[...document.querySelectorAll(".wide table")].map(
+          (table) => [...table.rows].filter(seen).length))];"""
+    buttons, columns, rows = browser.execute_script(shown)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert (buttons, columns) == (0, 2)
+    assert rows <= 31

@@ -19,7 +19,7 @@ from kernelbayes.demo.building import (
     nearest_wall,
     walls,
 )
-from kernelbayes.demo.drive import MARGIN, SPEED, Drive, drive
+from kernelbayes.demo.drive import MARGIN, SKID, SLIP, SPEED, Drive, drive, roll
 
 # Some observations are unlike the small training samples, and a warning says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
@@ -98,9 +98,44 @@ def test_a_drive_starts_where_it_is_told():
 
 def test_states_do_not_jump_at_a_full_turn():
     seen = Drive.simulated(50, 0)
-    turned = Drive(seen.frames, seen.states + np.array([0.0, 0.0, 2 * np.pi]))
+    turned = Drive(seen.frames, seen.states + np.array([0.0, 0.0, 2 * np.pi]), seen.wheels)
     np.testing.assert_allclose(seen.Z, turned.Z, atol=1e-12)
     assert seen.X.shape == (50, ROWS * COLUMNS * 3)
+
+
+def test_wheels_tell_the_way_and_the_turn_a_little_wrong():
+    seen = Drive.simulated(2000, 0)
+    step = np.diff(seen.states, axis=0)
+    way, turn = seen.wheels[1:].T
+    moved = np.hypot(step[:, 0], step[:, 1]) > 0
+    np.testing.assert_array_equal(seen.wheels[0], 0.0)
+    np.testing.assert_array_equal(way[~moved], 0.0)
+    slip = way[moved] / np.hypot(step[moved, 0], step[moved, 1]) - 1.0
+    # Four standard errors of a standard deviation estimated from so many.
+    for error, sd in ((slip, SLIP), (turn - step[:, 2], SKID)):
+        assert abs(error.std() / sd - 1.0) < 4.0 / np.sqrt(2.0 * len(error))
+
+
+def test_rolling_follows_the_drive():
+    """Rolled on from where it was, the robot is where it is: off by the sway and by the wheels."""
+    seen = Drive.simulated(300, 0)
+    z = np.repeat(seen.Z[:-1], 50, axis=0)
+    rng, wheels = np.random.default_rng(0), seen.wheels[1:]
+    found = np.concatenate([roll(z[50 * t : 50 * t + 50], rng, u) for t, u in enumerate(wheels)])
+    means = found.reshape(299, 50, 4).mean(axis=1)
+    gap = np.linalg.norm(means[:, :2] - seen.Z[1:, :2], axis=1)
+    # A step is at most 0.4 m: five standard deviations of what slips (.05) and of the direction
+    # (sway .05 and skid .03), and of the mean of 50 draws.
+    assert gap.max() < 5.0 * SPEED * np.hypot(SLIP, np.hypot(0.05, SKID)) + 5.0 * 0.1 / np.sqrt(50)
+    np.testing.assert_allclose(np.hypot(*found[:, 2:].T), 1.0)
+
+
+def test_found_is_for_some_frames_in_a_row():
+    error, way = np.full(20, 3.0), np.arange(20.0)
+    assert np.isnan(story.found_after(way, error))
+    error[4] = 0.1  # once, by chance
+    error[7:] = 0.2
+    assert story.found_after(way, error) == 7.0
 
 
 def errors(text):
@@ -112,10 +147,13 @@ def errors(text):
 def test_the_filter_beats_the_nearest_frames_on_a_small_story(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(story, "LABELLED", 500)
-    monkeypatch.setattr(story, "SCALES_X", (0.25,))
-    monkeypatch.setattr(story, "SCALES_Z", (0.1,))
-    error = errors("\n".join(story.demo(tmp_path, 0)))
-    assert error["kernel"] < error["nearest"] < error["always"]
+    monkeypatch.setattr(story, "FRAME_SCALES", (0.25,))
+    page = tmp_path / "robot.html"
+    text = "\n".join(story.demo(tmp_path, 0, page))
+    error = errors(text)
+    assert "Where is the robot?" in page.read_text()
+    assert "Metres driven" in text
+    assert error["frames"] < error["nearest"] < error["always"]
 
 
 @pytest.mark.slow
@@ -124,6 +162,6 @@ def test_the_story_is_true_whatever_the_seed(tmp_path, monkeypatch):
     ratios = []
     for seed in range(5):
         error = errors("\n".join(story.demo(tmp_path, seed)))
-        assert error["kernel"] < error["nearest"] < error["always"]
-        ratios.append(error["kernel"] / error["nearest"])
+        assert error["frames"] < error["nearest"] < error["always"]
+        ratios.append(error["frames"] / error["nearest"])
     assert np.mean(ratios) < 0.8

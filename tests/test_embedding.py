@@ -237,7 +237,7 @@ def test_wrong_shapes_of_weights(weights):
         ([0.0, np.nan], Gaussian(1.0), None, ValueError),
         ([], Gaussian(1.0), None, ValueError),
         ([0.0, 1.0], "gaussian", None, TypeError),
-        ([0.0, 1.0], lambda x, y: x, None, TypeError),
+        ([0.0, 1.0], lambda x, y: x, None, ValueError),  # a function is a kernel; this one is wrong
     ],
 )
 def test_bad_input(points, kernel, weights, error):

@@ -239,8 +239,9 @@ def test_frames_keep_names_and_weights():
     ).to_frame()
     assert joint.shape == (1, 3)
     clash = pandas.DataFrame({"weight": [1.0, 2.0]})
-    with pytest.raises(ValueError, match="already"):
-        kb.embed(clash, kb.Gaussian(1.0)).to_frame()
+    out = kb.embed(clash, kb.Gaussian(1.0), [0.25, 0.75]).to_frame()
+    assert list(out.columns) == ["weight", "weight_2"]
+    assert list(out["weight_2"]) == [0.25, 0.75]
 
 
 def fake_arviz(monkeypatch, from_dict):

@@ -31,6 +31,7 @@ from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
 from kernelbayes.select.calibration import Calibration, calibrate
+from kernelbayes.select.confusion import Confusion
 from kernelbayes.select.tuning import tune
 
 __version__ = "0.1.0.dev0"
@@ -43,8 +44,8 @@ __all__ += ["Batch", "Embedding", "GaussianEmbedding", "Mixture", "embed", "mmd"
 # herding
 __all__ += ["Compressed", "Resampled", "compress", "herd", "resample", "thin"]
 # rules
-__all__ += ["Calibration", "ConditionalEmbedding", "DensityRatio", "KernelBayesRule", "bayes_rule"]
-__all__ += ["calibrate", "chain_rule", "density_ratio", "sum_rule", "tune"]
+__all__ += ["Calibration", "ConditionalEmbedding", "Confusion", "DensityRatio", "KernelBayesRule"]
+__all__ += ["bayes_rule", "calibrate", "chain_rule", "density_ratio", "sum_rule", "tune"]
 # state-space models
 __all__ += filters.__all__
 # graphs

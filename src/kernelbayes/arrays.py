@@ -140,16 +140,16 @@ def exp_into(x: Array) -> Array:
 
 
 def frame_kind(X: ArrayLike) -> str | None:
-    """Return "DataFrame" or "Series" of pandas or polars (neither is imported), or None."""
+    """Return "DataFrame" or "Series" of pandas, polars or narwhals (none is imported), or None."""
     for base in type(X).__mro__:
         library = base.__module__.split(".")[0]
-        if library in ("pandas", "polars") and base.__name__ in ("DataFrame", "Series"):
+        if library in ("pandas", "polars", "narwhals") and base.__name__ in ("DataFrame", "Series"):
             return base.__name__
     return None
 
 
 def is_frame(X: ArrayLike) -> bool:
-    """Whether X is a pandas or polars data frame or series (neither is imported)."""
+    """Whether X is a data frame or series of pandas, polars or narwhals."""
     return frame_kind(X) is not None
 
 
@@ -183,6 +183,8 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
         raise ValueError(
             f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
         ) from error
+    if array.ndim == 0 and hasattr(X, "collect"):
+        raise TypeError(f"{name} is a lazy frame; give {name}.collect()")
     if array.ndim == 0 and isinstance(X, Iterable) and not isinstance(X, str | bytes):
         raise TypeError(f"{name} is a {type(X).__name__}; give an array or a list, e.g. list(...)")
     if array.dtype.kind == "V":

@@ -25,6 +25,7 @@ from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.settings import KernelSettings
 from kernelbayes.points import (
     PointsLike,
     column_names,
@@ -63,7 +64,7 @@ from kernelbayes.scale.statistics import Summed
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
-class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
+class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
     """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
 
     Parameters
@@ -71,7 +72,8 @@ class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # ty
     kernel_x, kernel_z : Kernel, optional
         None means default kernels, with a scale for each column; that of x is chosen by how well
         it predicts z (:mod:`kernelbayes.rules.scales`). "precomputed": points are rows of kernel
-        values at the training points (:class:`~kernelbayes.Precomputed`).
+        values at the training points (:class:`~kernelbayes.Precomputed`). A function k(X, Y) is
+        taken as ``Custom(k)``.
     method : {"importance", "original"}
         IW22 Alg. 1 or KBR13 eq. 13.
     prior_ridge : float or "loo"
@@ -112,19 +114,11 @@ class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # ty
     """
 
     def __init__(
-        self,
-        kernel_x: KernelLike = None,
-        kernel_z: KernelLike = None,
-        method: BayesMethod = "importance",
-        prior_ridge: Ridge = "loo",
-        ridge: Ridge = "loo",
-        form: Form = "b",
-        ratio: Method = "kulsif",
-        normalize: bool = False,
-        rank: int | None = None,
-        rng: Rng = None,
-        literal: bool = False,
-    ) -> None:
+        self, kernel_x: KernelLike = None, kernel_z: KernelLike = None,
+        method: BayesMethod = "importance", prior_ridge: Ridge = "loo", ridge: Ridge = "loo",
+        form: Form = "b", ratio: Method = "kulsif", normalize: bool = False,
+        rank: int | None = None, rng: Rng = None, literal: bool = False,
+    ) -> None:  # fmt: skip
         self.kernel_x = kernel_x
         self.kernel_z = kernel_z
         self.method = method
@@ -146,16 +140,10 @@ class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # ty
         return tags
 
     def fit(
-        self,
-        X: PointsLike,
-        y: PointsLike = None,
-        prior: PriorLike = None,
-        *,
-        Z: PointsLike = None,
-        copy: bool = True,
-        columns: Columns | None = None,
+        self, X: PointsLike, y: PointsLike = None, prior: PriorLike = None, *,
+        Z: PointsLike = None, copy: bool = True, columns: Columns | None = None,
         client: object = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Learn from pairs of points X (n, ...) and Z (n, ...), under a prior on z.
 
         ``fit(X, Z, prior)``; the second argument is called y because scikit-learn insists. The
@@ -182,13 +170,14 @@ class KernelBayesRule(Predicting, RegressorMixin, Merging, BaseEstimator):  # ty
         self, X: PointsLike, Z: PointsLike, copy: bool = True
     ) -> tuple[Variable, Variable]:
         self._check_options()
-        names = column_names(X)
+        names, called = column_names(X), column_names(Z)
         X, Z = checked_pairs(self, X, Z, self._reads_rows)
         generator = as_generator(self.rng)
         kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z, means=True)
         observed = variable(X, kernel_x, "X", self.rank, generator, copy)
         observed = replace(observed, names=names)
         hidden = variable(Z, kernel_z, "Z", self.rank, generator, copy)
+        hidden = replace(hidden, names=hidden.names or called)
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
         return observed, hidden

@@ -29,6 +29,18 @@ def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
     return found.reshape(X.shape)
 
 
+def refuse_text_among_numbers(column: npt.NDArray[Any], name: str) -> None:
+    """Raise a TypeError that names the text, unless all numbers are NaN: missing."""
+    values = column.ravel().tolist()
+    mixed = any(isinstance(v, Number | Decimal) and v == v for v in values)
+    if mixed and any(isinstance(v, str) for v in values):
+        row = next(i for i, v in enumerate(values) if isinstance(v, str))
+        raise TypeError(
+            f"{name} must hold numbers or text, not both: entry {row} is {values[row]!r}. Make "
+            "what is missing NaN; of categories make text, e.g. astype(str)"
+        )
+
+
 def unmasked(X: np.ma.MaskedArray[Any, Any], name: str) -> npt.NDArray[Any]:
     """Values of a masked array, with NaN (None for text) where they are masked."""
     values, hidden = np.array(X.data), np.ma.getmaskarray(X)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
 from itertools import chain, count
 from typing import Any
 
 Row = dict[str, Any]
+SHOWN_ROWS = 20  # of a table in a notebook: more are cut off, as pandas does
 
 
 class Table(list[Row]):
@@ -34,7 +36,13 @@ class Table(list[Row]):
         return [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
 
     def _repr_html_(self) -> str:
-        """Table for notebooks and reports; names are escaped."""
+        """Table for notebooks; names are escaped."""
+        rest = len(self) - SHOWN_ROWS
+        more = f"<p>and {rest} more rows</p>" if rest > 0 else ""
+        return Table(self[:SHOWN_ROWS]).html() + more
+
+    def html(self) -> str:
+        """All rows as HTML; names are escaped."""
         head, *body = ([escape(cell) for cell in line] for line in self._cells())
         rows = (f"<tr><td>{'</td><td>'.join(line)}</td></tr>" for line in body)
         return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{''.join(rows)}</table>"
@@ -45,6 +53,26 @@ class Table(list[Row]):
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
         return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+class Told:
+    """Results that notebooks show as their repr and a table of numbers."""
+
+    summary: Any  # where there is one, it is shown
+
+    def _numbers(self) -> Table:
+        """Table to show; empty if there are no numbers to tell."""
+        return Table(self.summary())
+
+    def _repr_html_(self) -> str:
+        """Text for notebooks. Nothing that goes wrong here may hide the object: then, its repr."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                table = self._numbers()
+            except (TypeError, ValueError, ArithmeticError):
+                table = Table()
+        return f"<pre>{escape(repr(self))}</pre>{table._repr_html_() if table else ''}"
 
 
 def distinct(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:

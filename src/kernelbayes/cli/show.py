@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernelbayes.cli.errors import InputError, seed
+from kernelbayes.cli.errors import InputError, page, seed
 from kernelbayes.demo.story import demo
 
 COPY = Path("kernelbayes-experiments")  # where an installed package runs its experiments
@@ -22,13 +22,17 @@ def add_demo(commands: Any) -> None:
         "demo",
         help="a robot learns a building from 1000 frames of its camera, then finds itself",
         description="A robot learns a building from 1000 labelled frames of its camera. Switched "
-        "on somewhere unknown, it finds itself: a table of errors, a picture and a film.",
+        "on somewhere unknown, it finds itself by its camera and its wheels: a table of errors, a "
+        "picture and a film.",
+        epilog="example: kernelbayes demo --out robot --report robot.html",
     )
     out, text = Path("kernelbayes-demo"), "directory for the pictures (default: %(default)s)"
     command.add_argument("--out", type=Path, default=out, metavar="DIR", help=text)
     command.add_argument(
         "--seed", type=seed, default=0, metavar="N", help="seed of the drives (default: 0)"
     )
+    text = "write a page about the first drive, .html"
+    command.add_argument("--report", type=page, metavar="PAGE", help=text)
     command.set_defaults(run=_demo)
 
 
@@ -37,7 +41,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a directory, but {out} is a file")
     try:
-        for line in demo(out, arguments.seed):
+        for line in demo(out, arguments.seed, arguments.report):
             print(line, flush=True)
     except OSError as error:
         raise InputError(f"cannot write to {out}: {error.strerror or error}") from error

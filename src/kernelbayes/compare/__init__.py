@@ -4,17 +4,6 @@ Each test compares embeddings. A result has SciPy's ``statistic`` and ``pvalue``
 distribution, the ``kernel``, an ``effect`` with a confidence interval, a ``power_estimate``, and a
 ``witness`` that says where the difference lies.
 
-=====================  ============================================================================
-``mmd_test``           two samples: the distance of their embeddings
-``mmd_aggregated``     the same over many kernels at once
-``mmd_fuse``           the same by a soft maximum over kernels
-``hsic_test``          two variables: the distance of the joint embedding from the product
-``hsic_aggregated``    the same over many pairs of kernels at once
-``ci_test``            two variables given a third: residuals of conditional embeddings
-``conditional_mmd_test``  y given x of two samples: the same, with the label of the sample
-``ksd_test``           a sample and a density, known by its score: kernel Stein discrepancy
-=====================  ============================================================================
-
 Modules: ``problem`` says what a test is and makes null distributions by permutation; ``mmd`` and
 ``hsic`` (with ``pairs``) are the two problems; ``nulls`` has the gamma law and the wild bootstrap,
 ``large`` the methods in linear time, ``aggregate`` the tests over many kernels, ``conditional`` and

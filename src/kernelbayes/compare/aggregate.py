@@ -64,16 +64,10 @@ from kernelbayes.points import PointsLike, count, own, share
 
 
 def mmd_aggregated(
-    X: PointsLike,
-    Y: PointsLike,
-    kernels: Sequence[Kernel] | None = None,
-    permutations: int = 2000,
-    rng: Rng = None,
-    *,
-    weights: Array | None = None,
-    centrality: float = 0.1,
-    alpha: float = 0.05,
-) -> KernelTestResult:
+    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None = None,
+    permutations: int = 2000, rng: Rng = None, *, weights: Array | None = None,
+    centrality: float = 0.1, alpha: float = 0.05,
+) -> KernelTestResult:  # fmt: skip
     """Two-sample test over a collection of kernels (MMDAgg), with exact level.
 
     Parameters
@@ -145,15 +139,10 @@ def centrality_of(sums: Sums) -> Floats:
 
 
 def mmd_fuse(
-    X: PointsLike,
-    Y: PointsLike,
-    kernels: Sequence[Kernel] | None = None,
-    permutations: int = 2000,
-    rng: Rng = None,
-    *,
-    weights: Array | None = None,
+    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None = None,
+    permutations: int = 2000, rng: Rng = None, *, weights: Array | None = None,
     alpha: float = 0.05,
-) -> KernelTestResult:
+) -> KernelTestResult:  # fmt: skip
     r"""Two-sample test that fuses many kernels by a soft maximum (MMD-FUSE), with exact level.
 
     .. math:: \mathrm{FUSE} = \frac{1}{\lambda} \log \sum_k w_k
@@ -229,16 +218,10 @@ def root_mean_squares(problems: Sequence[TwoSamples]) -> Floats:
 
 
 def hsic_aggregated(
-    X: PointsLike,
-    Y: PointsLike,
-    kernels_x: Sequence[Kernel] | None = None,
-    kernels_y: Sequence[Kernel] | None = None,
-    permutations: int = 1000,
-    rng: Rng = None,
-    *,
-    weights: Array | None = None,
-    alpha: float = 0.05,
-) -> KernelTestResult:
+    X: PointsLike, Y: PointsLike, kernels_x: Sequence[Kernel] | None = None,
+    kernels_y: Sequence[Kernel] | None = None, permutations: int = 1000, rng: Rng = None, *,
+    weights: Array | None = None, alpha: float = 0.05,
+) -> KernelTestResult:  # fmt: skip
     """Independence test over all pairs of two collections of kernels (HSICAgg), with exact level.
 
     Parameters
@@ -294,13 +277,9 @@ def hsic_aggregated(
 
 
 def aggregate(
-    problems: Sequence[Problem],
-    table: Floats,
-    scales: Floats,
-    w: Floats,
-    options: Options,
+    problems: Sequence[Problem], table: Floats, scales: Floats, w: Floats, options: Options,
     by: Sequence[str] = (),
-) -> KernelTestResult:
+) -> KernelTestResult:  # fmt: skip
     """Aggregate statistics (rows, 1 + B) of the members of the null, the observed sample first.
 
     The first rows are the statistics of the problems, in their order; with ``by`` there may be as

@@ -123,13 +123,9 @@ class DriftReport:
 
 
 def drift_report(
-    a: PointsLike,
-    b: PointsLike,
-    *,
-    alpha: float = 0.05,
-    permutations: int | None = None,
+    a: PointsLike, b: PointsLike, *, alpha: float = 0.05, permutations: int | None = None,
     rng: Rng = None,
-) -> DriftReport:
+) -> DriftReport:  # fmt: skip
     """Compare two tables column by column and as a whole.
 
     Parameters

@@ -59,22 +59,12 @@ from kernelbayes.points import Points, PointsLike, count, own, take
 
 
 def hsic_test(
-    X: PointsLike,
-    Y: PointsLike,
-    kernel_x: samples.Choice | None = None,
-    kernel_y: samples.Choice | None = None,
-    permutations: int = 1000,
-    rng: Rng = None,
-    *,
-    method: Method = "auto",
-    unbiased: bool = False,
-    weights: Array | None = None,
-    alpha: float = 0.05,
-    split: float = 0.5,
-    block_length: BlockLength = "auto",
-    block_size: int | None = None,
-    rank: int | None = None,
-) -> KernelTestResult:
+    X: PointsLike, Y: PointsLike, kernel_x: samples.Choice | None = None,
+    kernel_y: samples.Choice | None = None, permutations: int = 1000, rng: Rng = None, *,
+    method: Method = "auto", unbiased: bool = False, weights: Array | None = None,
+    alpha: float = 0.05, split: float = 0.5, block_length: BlockLength = "auto",
+    block_size: int | None = None, rank: int | None = None,
+) -> KernelTestResult:  # fmt: skip
     r"""Test whether two variables are independent, by the Hilbert-Schmidt independence criterion.
 
     .. math:: \mathrm{HSIC} = \frac{1}{n^2} \operatorname{tr} G_X H G_Y H, \qquad

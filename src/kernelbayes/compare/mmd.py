@@ -56,22 +56,12 @@ from kernelbayes.points import Points, PointsLike, concatenate, count
 
 
 def mmd_test(
-    X: PointsLike,
-    Y: PointsLike,
-    kernel: samples.Choice | None = None,
-    permutations: int = 1000,
-    rng: Rng = None,
-    *,
-    method: Method = "auto",
-    unbiased: bool = False,
-    weights_x: Array | None = None,
-    weights_y: Array | None = None,
-    alpha: float = 0.05,
-    split: float = 0.5,
-    block_length: BlockLength = "auto",
-    block_size: int | None = None,
+    X: PointsLike, Y: PointsLike, kernel: samples.Choice | None = None, permutations: int = 1000,
+    rng: Rng = None, *, method: Method = "auto", unbiased: bool = False,
+    weights_x: Array | None = None, weights_y: Array | None = None, alpha: float = 0.05,
+    split: float = 0.5, block_length: BlockLength = "auto", block_size: int | None = None,
     rank: int | None = None,
-) -> KernelTestResult:
+) -> KernelTestResult:  # fmt: skip
     r"""Test whether two samples have the same distribution, by their maximum mean discrepancy.
 
     .. math:: \mathrm{MMD}^2 = \Big\|\sum_i w_i\, \phi(x_i) - \sum_j v_j\, \phi(y_j)\Big\|^2
@@ -174,13 +164,9 @@ class TwoSamples(Problem):
 
     @classmethod
     def of(
-        cls,
-        X: Points,
-        Y: Points,
-        kernel: Kernel,
-        weights_x: Array | None = None,
+        cls, X: Points, Y: Points, kernel: Kernel, weights_x: Array | None = None,
         weights_y: Array | None = None,
-    ) -> TwoSamples:
+    ) -> TwoSamples:  # fmt: skip
         """Two samples without the points of weight zero."""
         if kernel.gaussian_bandwidth is None:  # that kernel is at most one
             samples.check_room((kernel, X), (kernel, Y))

@@ -13,7 +13,7 @@ from kernelbayes.arrays import Floats
 from kernelbayes.embedding import Embedding
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import Points, take
-from kernelbayes.tables import Row, Table
+from kernelbayes.tables import Row, Table, Told
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Witness:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelTestResult:
+class KernelTestResult(Told):
     """Result of a kernel test; the names are SciPy's. It unpacks as (statistic, pvalue).
 
     Attributes
@@ -138,9 +138,10 @@ class KernelTestResult:
 
     def to_frame(self) -> Any:
         """Pandas frame of one row; of an aggregated test a row for each statistic of a kernel."""
-        if "table" in self.details:
-            return Table(self.details["table"]).to_frame()
-        return Table([self.row()]).to_frame()
+        return self._numbers().to_frame()
+
+    def _numbers(self) -> Table:
+        return Table(self.details.get("table", [self.row()]))
 
     def row(self) -> Row:
         """Numbers of the test as a row of a table."""

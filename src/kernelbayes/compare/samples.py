@@ -94,6 +94,7 @@ def kernel_list(kernels: object, name: str, allowed: str) -> list[Kernel]:
         raise TypeError(
             f"{name} must be {allowed}, got {reprlib.repr(kernels)}"
             + hint * isinstance(kernels, np.ndarray)
+            + "; a function is the kernel Custom(function)" * callable(kernels)
         )
     return found
 

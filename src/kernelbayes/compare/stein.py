@@ -31,16 +31,10 @@ Score = Callable[[Floats], Floats]
 
 
 def ksd_test(
-    X: PointsLike,
-    score: Score | Floats,
-    kernel: Kernel | None = None,
-    draws: int = 1000,
-    rng: Rng = None,
-    *,
-    sample: Callable[[int, np.random.Generator], Floats] | None = None,
-    block_length: float | None = None,
-    alpha: float = 0.05,
-) -> KernelTestResult:
+    X: PointsLike, score: Score | Floats, kernel: Kernel | None = None, draws: int = 1000,
+    rng: Rng = None, *, sample: Callable[[int, np.random.Generator], Floats] | None = None,
+    block_length: float | None = None, alpha: float = 0.05,
+) -> KernelTestResult:  # fmt: skip
     r"""Test whether a sample has the density whose score is given, by its Stein discrepancy.
 
     Parameters

@@ -1,4 +1,4 @@
-"""How the robot drives: into a room, across it, out again, and on to any other."""
+"""How the robot drives, into a room, across it and on to any other, and what its wheels tell."""
 
 from __future__ import annotations
 
@@ -12,21 +12,29 @@ from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
 MARGIN = 0.5  # from the walls to the places it heads for
 SWAY = 0.05  # standard deviation of the heading, per frame
+# What wheels get wrong per frame, standard deviations: a share of the way, and radians of the turn.
+SLIP, SKID = 0.05, 0.03
+# What the robot allows for, about twice that with the sway, and metres for the rest.
+LOOSE, VEER, SHIFT = 0.1, 0.06, 0.03
 
 
 @dataclass(frozen=True)
 class Drive:
-    """Frames (T, ROWS, COLUMNS, 3) of one drive and the states (T, 3) they were taken in."""
+    """Frames (T, ROWS, COLUMNS, 3) of one drive, the states (T, 3) they were taken in, the wheels.
+
+    Wheels (T, 2) tell the way into each frame: metres and the turn in radians; the first row is 0.
+    """
 
     frames: Floats
     states: Floats
+    wheels: Floats
 
     @classmethod
     def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Drive:
         """Drive, taking a picture at every step."""
         rng = as_generator(rng)
         states = drive(length, rng, room)
-        return cls(look(states, rng=rng), states)
+        return cls(look(states, rng=rng), states, turned_wheels(states, rng))
 
     @property
     def X(self) -> Floats:
@@ -38,6 +46,24 @@ class Drive:
         """States (T, 4) without a jump at a full turn: x, y, cos and sin of the heading."""
         heading = self.states[:, 2]
         return np.column_stack([self.states[:, :2], np.cos(heading), np.sin(heading)])
+
+
+def turned_wheels(states: Floats, rng: Rng = None) -> Floats:
+    """Metres and turns (T, 2) between states (T, 3), as wheels that slip measure them."""
+    x, y, turn = np.diff(states, axis=0, prepend=states[:1]).T
+    way, slip = np.hypot(x, y), as_generator(rng).normal(size=(2, len(states)))
+    return np.column_stack([way * (1.0 + SLIP * slip[0]), turn + SKID * slip[1] * (turn != 0.0)])
+
+
+def roll(z: Floats, rng: np.random.Generator, control: Floats | None = None) -> Floats:
+    """Move states z (m, 4) by what the wheels tell: the only thing the robot knows beforehand."""
+    (way, turn), m = np.reshape(np.asarray(control), (-1, 2)).T, len(z)
+    heading = np.arctan2(z[:, 3], z[:, 2]) + turn + VEER * rng.normal(size=m)
+    ahead = np.column_stack([np.cos(heading), np.sin(heading)])
+    way = way * (1.0 + LOOSE * rng.normal(size=m))
+    return np.column_stack(
+        [z[:, :2] + way[:, None] * ahead + SHIFT * rng.normal(size=(m, 2)), ahead]
+    )
 
 
 def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:

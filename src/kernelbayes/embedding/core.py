@@ -32,7 +32,7 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.base import kernel_of
 from kernelbayes.points import (
     PointsLike,
     column_names,
@@ -43,12 +43,13 @@ from kernelbayes.points import (
     same_value,
     take,
 )
+from kernelbayes.tables import SHOWN_ROWS, Table, Told
 
 Index = int | slice | Sequence[int] | Ints | Bools
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding(Decoding):
+class Embedding(Told, Decoding):
     """Mean embedding of a weighted sample: points, weights (n,) and a kernel.
 
     Make one with :func:`embed`. Call it to evaluate it; add, subtract and scale it like the
@@ -69,7 +70,8 @@ class Embedding(Decoding):
         return count(self.points)
 
     def __repr__(self) -> str:
-        return f"Embedding({len(self)} points, mass {to_float(self.mass):.4g}, {self.kernel!r})"
+        name = type(self).__name__
+        return f"{name}({len(self)} points, mass {to_float(self.mass):.4g}, {self.kernel!r})"
 
     def __add__(self, other: Embedding) -> Embedding:
         if not isinstance(other, Embedding):
@@ -83,7 +85,7 @@ class Embedding(Decoding):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Decoding):
+class Batch(Told, Decoding):
     """Embeddings over common points: weights (m, n). Indexing gives an Embedding.
 
     Examples
@@ -117,6 +119,10 @@ class Batch(Decoding):
 
     def __repr__(self) -> str:
         return f"Batch({len(self)} embeddings over {count(self.points)} points, {self.kernel!r})"
+
+    def _numbers(self) -> Table:
+        table: Table = self[:SHOWN_ROWS].summary()
+        return table
 
     def __add__(self, other: Weighted) -> Batch:
         if not isinstance(other, Weighted):
@@ -155,7 +161,8 @@ def embed(
     Embedding(3 points, mass 1, Gaussian(bandwidth=1.0))
     """
     names, given, given_weights = column_names(points), points, weights
-    points = as_kernel(kernel).points(points, "points")
+    kernel = kernel_of(kernel)
+    points = kernel.points(points, "points")
     points = own(points, given) if copy else points
     n = count(points)
     template = kernel.diag(take(points, slice(0, 1)))  # the kind and precision of kernel values

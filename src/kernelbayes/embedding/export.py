@@ -15,7 +15,7 @@ from kernelbayes.arrays import Array, Floats, Rng, as_generator, to_numpy
 from kernelbayes.embedding.density import grid_density, sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.plot.embeddings import plot_categories, plot_embedding
-from kernelbayes.points import Points
+from kernelbayes.points import Points, count
 from kernelbayes.tables import Row, Table, as_frame, distinct
 
 if TYPE_CHECKING:
@@ -27,12 +27,11 @@ LEAST_ESS, MOST_FILLED = 5.0, 0.1
 
 
 def to_frame(mu: Weighted) -> Any:
-    """Pandas frame of the points with their weights."""
-    columns = named_columns(mu.points, mu.names)
+    """Pandas frame of the points with their weights; "weight_2" if a point has a "weight"."""
+    columns = named_columns(mu.points, mu.names, letter(mu))
     weights = np.atleast_2d(to_numpy(mu.weights))
     names = ["weight"] if mu._single else [f"weight_{i}" for i in range(len(weights))]
-    if clash := sorted(set(names) & set(columns)):
-        raise ValueError(f"the points have a column {clash[0]!r} already; rename it")
+    names = distinct(names, columns)
     return as_frame({**columns, **dict(zip(names, weights, strict=True))})
 
 
@@ -45,7 +44,7 @@ def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> 
     generator = as_generator(rng)
     members = [mu] if mu._single else list(mu)
     draw = [sample(member, draws, generator, "iid", bandwidth) for member in members]
-    drawn = [named_columns(points, mu.names) for points in draw]
+    drawn = [named_columns(points, mu.names, letter(mu)) for points in draw]
     names = dict(zip(drawn[0], distinct(drawn[0], taken=("chain", "draw")), strict=True))
     posterior = {
         new: np.stack([c[name] for c in drawn], axis=1)[None] for name, new in names.items()
@@ -58,14 +57,27 @@ def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> 
 
 
 def summary(mu: Decoding, level: float) -> Table:
-    """Mean, deviation, median, interval and how far to trust them, by coordinate and member."""
+    """Mean, deviation, median, interval and how far to trust them, by coordinate and member.
+
+    Of categories the probability of each; of a joint variable, part by part.
+    """
+    if isinstance(mu.points, Mapping):
+        return Table(row for part in parts(mu) for row in summary(part, level))
+    trusted = trust(mu)
+    if is_categorical(mu):
+        kinds, P = probabilities(mu)
+        name = mu.names[0] if mu.names else "z"
+        table = Table()
+        for i, k in np.ndindex(P.shape):
+            row: Row = {"variable": name, "category": kinds[k], "probability": float(P[i, k])}
+            table.append({**({} if mu._single else {"member": i}), **row, **trusted[i]})
+        return table
     ends = to_numpy(mu.interval(level))  # (..., d, 2)
     columns = [to_numpy(a)[..., None] for a in (mu.mean(), mu.std(), mu.median())]
     found = np.concatenate([*columns, ends], axis=-1)
-    labels = coordinate_names(mu.names, found.shape[-2])
+    labels = coordinate_names(mu.names, found.shape[-2], letter(mu))
     low, high = (f"{50.0 * share:.3g}%" for share in (1.0 - level, 1.0 + level))
     titles = ("mean", "sd", "median", low, high)
-    trusted = trust(mu)
     table = Table()
     for *member, j in np.ndindex(*found.shape[:-1]):
         row = dict(zip(titles, found[*member, j].tolist(), strict=True))
@@ -82,12 +94,15 @@ def trust(mu: Weighted) -> list[Row]:
     support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
     ess = np.atleast_1d(to_numpy(mu.ess))
     outside = np.zeros(len(ess)) if filled is None else np.atleast_1d(to_numpy(filled))
+    # Where every category is one point, weights are probabilities: few of them say nothing.
+    exact = is_categorical(mu) and len(categories(mu.points)[0]) == count(mu.points)
     rows = []
     for i, size in enumerate(ess.tolist()):
         row: Row = {"ess": size}
         if support is not None:
             row["support"] = float(np.atleast_1d(to_numpy(support))[i])
-        verdict = "few points: spread hardly known" if size < LEAST_ESS else "good"
+        few = size < LEAST_ESS and not exact
+        verdict = "few points: spread hardly known" if few else "good"
         verdict = "outside the sample: partly the prior" if outside[i] > MOST_FILLED else verdict
         rows.append({**row, "verdict": verdict})
     return rows
@@ -140,15 +155,25 @@ def plot(mu: Decoding, ax: Any, level: float, label: str | None) -> Any:
     """Draw a distribution, or bars for the probabilities of categories."""
     if is_categorical(mu):
         return plot_categories(*probabilities(mu), mu.names, ax)
-    return plot_embedding(mu, grid_density, ax, level, label)
+    return plot_embedding(mu, grid_density, ax, level, label, letter(mu))
 
 
-def coordinate_names(names: tuple[str, ...] | None, d: int) -> tuple[str, ...]:
+def letter(mu: Any) -> str:
+    """Return "z" (hidden) for what rules and filters have made, "x" for any other sample."""
+    hidden = hasattr(mu.diagnostics, "prior_share") or hasattr(mu, "calibration")
+    return "z" if hidden else "x"
+
+
+def coordinate_names(names: tuple[str, ...] | None, d: int, letter: str = "x") -> tuple[str, ...]:
     """Names of d coordinates: those of the points' frame, or x0, x1, ..."""
-    return tuple(distinct(names)) if names and len(names) == d else tuple(f"x{j}" for j in range(d))
+    if names and len(names) == d:
+        return tuple(distinct(names))
+    return tuple(f"{letter}{j}" for j in range(d))
 
 
-def named_columns(points: Points, names: tuple[str, ...] | None) -> dict[str, npt.NDArray[Any]]:
+def named_columns(
+    points: Points, names: tuple[str, ...] | None, letter: str = "x"
+) -> dict[str, npt.NDArray[Any]]:
     """Columns (n,) of points by name: of a mapping, of vectors, or one column "point"."""
     if isinstance(points, Mapping):
         parts = [named_columns(value, None) for value in points.values()]
@@ -165,4 +190,4 @@ def named_columns(points: Points, names: tuple[str, ...] | None) -> dict[str, np
         return {"point" if names is None else names[0]: array}
     if array.ndim > 2:
         return {"point": np.fromiter(array, dtype=object, count=len(array))}
-    return dict(zip(coordinate_names(names, array.shape[1]), array.T, strict=True))
+    return dict(zip(coordinate_names(names, array.shape[1], letter), array.T, strict=True))

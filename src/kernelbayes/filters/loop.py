@@ -46,12 +46,14 @@ from kernelbayes.filters.told import told, told_ahead
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.settings import KernelSettings
 from kernelbayes.points import Points, PointsLike, count, doubled, integer, own, take
 from kernelbayes.select.calibration import Calibration
+from kernelbayes.select.confusion import Confusion
 from kernelbayes.select.search import progress_bar
 
 
-class Filter(ABC, BaseEstimator):  # type: ignore[misc]
+class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
     """Everything that can be done with a model of how states move and what they look like."""
 
     X_: Points
@@ -218,7 +220,7 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         *,
         parts: int = 5,
         smooth: bool = False,
-    ) -> Calibration:
+    ) -> Calibration | Confusion:
         """Learn from the training sequences how far the coverage of intervals is off.
 
         The sequences are cut into parts as in tuning; each is filtered by a filter with the same
@@ -237,7 +239,8 @@ class Filter(ABC, BaseEstimator):  # type: ignore[misc]
         -------
         Calibration
             ``calibration.interval(beliefs, 0.9)`` has the shape of ``beliefs.interval(0.9)``. Its
-            coverage is right on average over time, not at every step. States must be vectors.
+            coverage is right on average over time, not at every step. Of states that are
+            categories a ``Confusion``: which one is taken for which.
         """
         return calibration_of(self, X, Z, controls, parts, smooth)
 

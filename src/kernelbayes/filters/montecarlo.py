@@ -122,29 +122,15 @@ class KernelMonteCarloFilter(Filter):
     """
 
     def __init__(
-        self,
-        transition: Transition | None = None,
-        initial: Initial = None,
-        kernel_x: Kernel | None = None,
-        kernel_z: Kernel | None = None,
-        method: BayesMethod = "importance",
-        particles: int | None = None,
-        picks: int = 100,
-        threshold: float = 0.5,
-        resampling: Resampling = "herding",
-        subsample: int | None = None,
-        sweeps: int = 10,
-        prior_ridge: Ridge = "loo",
-        ridge: Ridge = "loo",
-        back_ridge: float = 0.1,
-        rank: int | None = None,
-        low_rank: LowRankMethod = "nystrom",
-        ratio: Method = "kulsif",
-        memory: float = 1.0,
-        tempering: float = 1.0,
-        literal: bool = False,
-        rng: Rng = None,
-    ) -> None:
+        self, transition: Transition | None = None, initial: Initial = None,
+        kernel_x: Kernel | None = None, kernel_z: Kernel | None = None,
+        method: BayesMethod = "importance", particles: int | None = None, picks: int = 100,
+        threshold: float = 0.5, resampling: Resampling = "herding", subsample: int | None = None,
+        sweeps: int = 10, prior_ridge: Ridge = "loo", ridge: Ridge = "loo",
+        back_ridge: float = 0.1, rank: int | None = None, low_rank: LowRankMethod = "nystrom",
+        ratio: Method = "kulsif", memory: float = 1.0, tempering: float = 1.0,
+        literal: bool = False, rng: Rng = None,
+    ) -> None:  # fmt: skip
         self.transition = transition
         self.initial = initial
         self.kernel_x = kernel_x

@@ -72,13 +72,9 @@ class Run:
 
 
 def passed_back(
-    weights: list[Array],
-    controls: list[Points | None],
-    dynamics: Dynamics,
-    lag: int | None,
-    ridge: float,
-    unlike: list[float],
-) -> list[Array]:
+    weights: list[Array], controls: list[Points | None], dynamics: Dynamics, lag: int | None,
+    ridge: float, unlike: list[float],
+) -> list[Array]:  # fmt: skip
     """Smoothed beliefs (n,) of a sequence, given all observations or those up to ``lag`` later.
 
     ``unlike`` has the share of each observation that was not trusted.
@@ -95,14 +91,9 @@ def passed_back(
 
 
 def backward(
-    dynamics: Dynamics,
-    w: Array,
-    later: Array,
-    control: Points | None,
-    t: int,
-    ridge: float,
+    dynamics: Dynamics, w: Array, later: Array, control: Points | None, t: int, ridge: float,
     kept: float = 0.0,
-) -> Array:
+) -> Array:  # fmt: skip
     """Smoothed belief (n,) from the filtered one w and the smoothed one at time t, a step later.
 
     The belief w is multiplied by the mean, given each state, of the ratio of ``later`` to the

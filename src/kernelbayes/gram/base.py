@@ -67,17 +67,10 @@ class Gram:
 
     @staticmethod
     def of(
-        kernel: Kernel,
-        points: Points,
-        *,
-        rank: int | None = None,
-        tol: float | None = None,
-        most: int | None = None,
-        rng: Rng = None,
-        entries: int | None = None,
-        extend: bool = False,
+        kernel: Kernel, points: Points, *, rank: int | None = None, tol: float | None = None,
+        most: int | None = None, rng: Rng = None, entries: int | None = None, extend: bool = False,
         double: bool = False,
-    ) -> Gram:
+    ) -> Gram:  # fmt: skip
         """Gram matrix of checked points: the one decision whether, and how, to factor it.
 
         In this order:

@@ -52,14 +52,9 @@ PROPOSALS = 128
 
 
 def nystrom(
-    kernel: Kernel,
-    X: PointsLike,
-    rank: int | None = None,
-    rng: Rng = None,
-    *,
-    tol: float | None = None,
-    landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform",
-) -> Landmarks:
+    kernel: Kernel, X: PointsLike, rank: int | None = None, rng: Rng = None, *,
+    tol: float | None = None, landmarks: Literal["uniform", "kmeans++", "rpcholesky"] = "uniform",
+) -> Landmarks:  # fmt: skip
     """Nystrom approximation of any kernel on landmarks drawn from X; the choice for huge n.
 
     Parameters
@@ -121,14 +116,9 @@ def nystrom(
 
 
 def pivoted_cholesky(
-    kernel: Kernel,
-    X: PointsLike,
-    rank: int | None = None,
-    tol: float | None = None,
-    rng: Rng = None,
-    *,
-    method: Literal["random", "greedy"] = "random",
-) -> Landmarks:
+    kernel: Kernel, X: PointsLike, rank: int | None = None, tol: float | None = None,
+    rng: Rng = None, *, method: Literal["random", "greedy"] = "random",
+) -> Landmarks:  # fmt: skip
     """Nystrom approximation on pivots of a partial Cholesky factorisation of the Gram matrix.
 
     Best error per rank when the spectrum decays fast or the data are clustered. Only columns of the
@@ -253,14 +243,9 @@ def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:
 
 
 def partial_cholesky(
-    kernel: Kernel,
-    X: Points,
-    rank: int | None = None,
-    tol: float | None = None,
-    rng: Rng = None,
-    *,
-    method: Literal["random", "greedy"] = "random",
-) -> tuple[Ints, Floats, float]:
+    kernel: Kernel, X: Points, rank: int | None = None, tol: float | None = None, rng: Rng = None,
+    *, method: Literal["random", "greedy"] = "random",
+) -> tuple[Ints, Floats, float]:  # fmt: skip
     """Pivots (r,), features F (n, r) with K ~ F F^T, and relative trace error; NumPy doubles."""
     n, X = count(X), doubled(X)
     limit = check_rank(rank, tol, n)
@@ -307,14 +292,9 @@ def _greedy_round(residual: Floats, floor: float) -> tuple[Ints, Floats]:
 
 
 def _random_round(
-    kernel: Kernel,
-    X: Points,
-    F: Floats,
-    residual: Floats,
-    floor: float,
-    most: int,
+    kernel: Kernel, X: Points, F: Floats, residual: Floats, floor: float, most: int,
     rng: np.random.Generator,
-) -> tuple[Ints, Floats]:
+) -> tuple[Ints, Floats]:  # fmt: skip
     """Propose pivots at once, accept them one by one (Epperly, Tropp, Webber, Algorithm 2)."""
     weights = residual / residual.sum(dtype=np.float64)
     proposals = rng.choice(len(residual), size=PROPOSALS, p=weights / weights.sum())

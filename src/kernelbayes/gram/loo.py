@@ -90,12 +90,9 @@ def least_ridge(kernel: Kernel, points: Points) -> float:
 
 
 def loo(
-    features: Gram | Floats,
-    targets: Floats,
-    ridges: Floats,
-    weights: Floats | None = None,
+    features: Gram | Floats, targets: Floats, ridges: Floats, weights: Floats | None = None,
     intercept: bool = False,
-) -> LeaveOneOut:
+) -> LeaveOneOut:  # fmt: skip
     """Leave-one-out of ridge regression, for every ridge.
 
     Parameters

@@ -16,7 +16,7 @@ from kernelbayes.graphs.relation import Domain
 from kernelbayes.graphs.structure import Edge, Node
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import Names, Points, PointsLike, concatenate, take
-from kernelbayes.tables import Table
+from kernelbayes.tables import Table, Told
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Message:
     values: Array
 
 
-class GraphBeliefs(Mapping[Node, Embedding | Batch]):
+class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
     """Beliefs by node: an :class:`Embedding` each, or a :class:`Batch` for a batch of evidence.
 
     Attributes
@@ -105,7 +105,13 @@ class GraphBeliefs(Mapping[Node, Embedding | Batch]):
 
     def summary(self, level: float = 0.9) -> Table:
         """Return the rows of ``summary`` of every belief, with the node they belong to."""
-        return Table({"node": n, **row} for n in self for row in self[n].summary(level))
+        table = Table()
+        for node in self:
+            rows = self[node].summary(level)
+            if len({row["variable"] for row in rows}) == 1:  # its name is the node's
+                rows = Table({k: v for k, v in row.items() if k != "variable"} for row in rows)
+            table += [{"node": node, **row} for row in rows]
+        return table
 
     def stacked(self, nodes: Sequence[Node]) -> Batch:
         """Beliefs of nodes that share a sample (templates) as one Batch, for one case of evidence.

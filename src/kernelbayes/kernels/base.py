@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Number
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -317,11 +318,19 @@ def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     hint = "is the class; make an instance of it" if isinstance(kernel, type) else "is no kernel"
+    hint = "is a function; give Custom of it" if isinstance(kernel, FunctionType) else hint
     if hasattr(kernel, "fit") and not isinstance(kernel, type):
         hint = "makes one: give what its fit(X, Z) returns"
     if isinstance(kernel, str) and kernel == "precomputed":
         hint = "is for rules; give Precomputed(G) here, and its rows as points"
     raise TypeError(f"{name} must be a Kernel, e.g. Gaussian(1.0); {reprlib.repr(kernel)} {hint}")
+
+
+def kernel_of(kernel: Any, name: str = "kernel") -> Kernel:
+    """Return the kernel; a function k(X, Y) as one."""
+    from kernelbayes.kernels.custom import Custom  # which is made of this
+
+    return Custom(kernel) if isinstance(kernel, FunctionType) else as_kernel(kernel, name)
 
 
 def mirror(G: Array, diag: Array) -> Array:

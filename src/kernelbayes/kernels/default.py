@@ -57,7 +57,7 @@ from kernelbayes.kernels.radial import (
     vector_kernel,
 )
 from kernelbayes.kernels.structured import Delta
-from kernelbayes.objects import refuse_dates
+from kernelbayes.objects import refuse_dates, refuse_text_among_numbers
 from kernelbayes.points import PointsLike, concatenate
 
 Columns = Mapping[Any, npt.NDArray[Any]]
@@ -180,6 +180,8 @@ def _column(values: PointsLike, name: str) -> Any:
         refuse_dates(array, name)
         if array.dtype.kind == "O" and all(map(_is_number, array.flat)):
             return array.astype(np.float64)
+        if array.dtype.kind == "O":
+            refuse_text_among_numbers(array, name)
     return array
 
 

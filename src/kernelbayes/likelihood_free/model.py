@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, as_real, to_numpy
 from kernelbayes.embedding.smooth import Smoothing
@@ -305,7 +305,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         """Distances of some simulations' data to the nearest other, in the learned coordinates."""
         there = self.learner_.task.X @ self.learner_.inverse.metric
         some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
-        return np.asarray(np.partition(euclidean_distances(some, there), 1, axis=1)[:, 1])
+        return np.asarray(np.partition(cdist(some, there), 1, axis=1)[:, 1])
 
     def _support(self, X: Floats) -> tuple[Floats, Floats]:
         """For each of X (m, q), the share of simulations that lie as far from the others.
@@ -314,7 +314,7 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         than nearly all of these are from one another. Twice as far, three quarters.
         """
         metric = self.learner_.inverse.metric
-        nearest = euclidean_distances(X @ metric, self.learner_.task.X @ metric).min(axis=1)
+        nearest = cdist(X @ metric, self.learner_.task.X @ metric).min(axis=1)
         share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
         unseen = share < UNSEEN
         if np.any(unseen):

@@ -20,7 +20,7 @@ from kernelbayes.likelihood_free.learn.adjust import Space
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import integer, option
-from kernelbayes.tables import Table, distinct
+from kernelbayes.tables import Table, Told, distinct
 
 # Draws that estimate the share of the smoothed density within the prior's support: its error is at
 # most 1 / sqrt(4 * 2000), about 1 %.
@@ -251,7 +251,7 @@ def _number(name: str) -> property:
     return property(lambda self: np.array([float(getattr(p, name)) for p in self]), doc=name)
 
 
-class Posteriors(Sequence[Posterior]):
+class Posteriors(Told, Sequence[Posterior]):
     """Posteriors of m observations: indexing gives one, questions give a leading axis m.
 
     Each has points of its own, unlike the members of a :class:`~kernelbayes.Batch`. Every question

@@ -22,7 +22,7 @@ from scipy import stats
 from kernelbayes.arrays import Array, Floats, Ints
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_coverage, plot_ranks, plot_tarp
-from kernelbayes.tables import Table
+from kernelbayes.tables import Table, Told
 
 ALPHA = 0.01  # significance level of the verdicts, for all parameters together
 REPLICATES = 4000  # simulated sets of ranks: a p-value of 1 % has a standard error of 0.16 %
@@ -32,7 +32,7 @@ POSITIONS = 100
 CLEAR = 2.5
 
 
-class Check:
+class Check(Told):
     """What all results of checks have: a verdict in words, a table and a picture.
 
     The table has the same columns for all checks: ``quantity`` that was computed, ``of`` what (a
@@ -49,6 +49,9 @@ class Check:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.verdict})"
+
+    def _numbers(self) -> Table:
+        return Table(self.table)
 
 
 def row(

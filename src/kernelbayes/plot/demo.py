@@ -28,6 +28,8 @@ class Drawing:
     mean: Floats  # (T, 2), places by the filter's mean
     guesses: Floats  # (T, 2), places by the baseline
     density: Floats  # (T, rows, columns), the belief over the plan
+    starts: list[tuple[Floats, Floats]]  # metres driven and errors (T,) of every drive, this first
+    found: float  # metres after which it had found itself, or NaN
 
     def picture(self, path: Path) -> Path:
         """Write the picture: frames and beliefs at some moments, the tracks, the errors."""
@@ -100,24 +102,31 @@ class Drawing:
     def _tracks(self, ax: Axes) -> None:
         draw_plan(ax, self.plan)
         ax.plot(*self.guesses.T, color=SECOND, lw=0.6, alpha=0.6, marker="x", ms=4,
-                label="nearest frames")  # fmt: skip
+                label="nearest")  # fmt: skip
         ax.plot(*self.states[:, :2].T, color=NEUTRAL, lw=5, alpha=0.3, label="true path")
-        ax.plot(*self.mean.T, color=FIRST, lw=1.2, marker="o", ms=3, label="filter's mean")
-        ax.plot(*self.states[0, :2], "*", color=NEUTRAL, ms=13, label="switched on here")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, frameon=False, fontsize=9)
-        ax.set_title("the whole drive", fontsize=10)
+        before = ~(self.starts[0][0] >= self.found)
+        look = {"color": FIRST, "marker": "o", "ms": 3}
+        lost = np.where(before[:, None], self.mean, np.nan)
+        known = np.where(before[:, None], np.nan, self.mean)
+        ax.plot(*lost.T, lw=0.6, alpha=0.35, **look, label="filter, searching")
+        ax.plot(*known.T, lw=1.6, **look, label="filter, found")
+        ax.plot(*self.states[0, :2], "*", color=NEUTRAL, ms=13, label="start")
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=5, frameon=False, fontsize=8)
+        ax.set_title(f"the whole drive: found after {self.found:.1f} m", fontsize=10)
 
     def _errors(self, ax: Axes) -> None:
-        for guess, colour, label in (
-            (self.guesses, SECOND, "nearest frames"),
-            (self.mean, FIRST, "kernel Bayes filter"),
-        ):
-            error = np.hypot(*(guess - self.states[:, :2]).T)
-            label = f"{label}: mean {error.mean():.2f} m"
-            ax.plot(np.arange(1, len(error) + 1), error, color=colour, lw=1.5, label=label)
-        ax.set(xlabel="frame", ylabel="error (m)", xlim=(1, len(self.states)), ylim=(0.0, None))
+        """Errors of all drives against the metres driven: each starts high and stays low."""
+        (way, error), *others = self.starts
+        baseline = np.hypot(*(self.guesses - self.states[:, :2]).T)
+        ax.axhspan(0.0, 1.0, color=FIRST, alpha=0.08, lw=0)
+        ax.plot(way, baseline, color=SECOND, lw=0.8, alpha=0.7, label="this drive, nearest frames")
+        for i, one in enumerate(others):
+            label = f"{len(others)} other starts" if i == 0 else None
+            ax.plot(*one, color=FIRST, lw=0.8, alpha=0.4, label=label)
+        ax.plot(way, error, color=FIRST, lw=2.2, label="this drive, filter")
+        ax.set(xlabel="metres driven", ylabel="error (m)", xlim=(0.0, way[-1]), ylim=(0.0, None))
         ax.legend(frameon=False)
-        ax.set_title("how far from the true place", fontsize=10)
+        ax.set_title("how far from the true place, switched on anywhere", fontsize=10)
         bare(ax)
 
 

@@ -24,13 +24,14 @@ GridDensity = Callable[[Floats, Floats, int], tuple[list[Floats], Floats]]
 
 
 def plot_embedding(
-    mu: Decoding, density: GridDensity, ax: Axes | None, level: float, label: str | None
-) -> Axes:
+    mu: Decoding, density: GridDensity, ax: Axes | None, level: float, label: str | None,
+    letter: str,
+) -> Axes:  # fmt: skip
     """Draw an embedding or a batch; see :meth:`kernelbayes.Embedding.plot`."""
     X, W = to_numpy(mu.vectors), mu.valid_weights()
     d, single = X.shape[1], mu.weights.ndim == 1
     names = mu.names if mu.names and len(mu.names) == d else None
-    names = names or (("x",) if d == 1 else tuple(f"x{j}" for j in range(d)))
+    names = names or ((letter,) if d == 1 else tuple(f"{letter}{j}" for j in range(d)))
     if single and d == 2:
         return _plane(subplots() if ax is None else ax, X, W[0], names, density)
     if not single and d == 1 and len(W) <= CURVES:
@@ -136,3 +137,18 @@ def _bands(
     axes[0].legend(frameon=False)
     axes[-1].set_xlabel("member of the batch")
     return axes[0] if d == 1 else axes
+
+
+def plot_confusion(labels: Sequence[object], counts: Floats, ax: Axes | None) -> Axes:
+    """Shares (k, k) of what true categories, in rows, are taken for, written into squares."""
+    ax = subplots() if ax is None else ax
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+    for i, j in np.ndindex(shares.shape):
+        colour = "white" if shares[i, j] > 0.5 else NEUTRAL
+        ax.text(j, i, f"{shares[i, j]:.2f}", ha="center", va="center", color=colour)
+    names, at = [str(label) for label in labels], np.arange(len(labels))
+    ax.set_xticks(at, names)
+    ax.set_yticks(at, names)
+    ax.set(xlabel="most probable", ylabel="truth")
+    return ax

@@ -23,12 +23,9 @@ PANELS = 12  # columns of a predictive check that get a histogram each: three ro
 
 
 def draw_pairs(
-    draws: Floats,
-    wide: Floats | None,
-    truth: Floats | None,
-    names: tuple[str, ...],
+    draws: Floats, wide: Floats | None, truth: Floats | None, names: tuple[str, ...],
     limits: Floats | None = None,
-) -> Axes:
+) -> Axes:  # fmt: skip
     """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,).
 
     ``limits`` (d, 2) are the ends of the axes; around the draws and the truth unless given.

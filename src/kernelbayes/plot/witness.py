@@ -19,13 +19,9 @@ GRID = 400  # points of the curves: closer than the width of a line
 
 
 def plot_witness(
-    mu: MeanElement,
-    nu: MeanElement,
-    grid: PointsLike | None = None,
-    ax: Axes | None = None,
-    *,
+    mu: MeanElement, nu: MeanElement, grid: PointsLike | None = None, ax: Axes | None = None, *,
     labels: tuple[str, str] = ("first", "second"),
-) -> Axes:
+) -> Axes:  # fmt: skip
     r"""Draw two embeddings on the line and the witness function of their difference.
 
     .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)

@@ -41,20 +41,11 @@ from kernelbayes.tables import Table
 
 
 def report(
-    result: Any,
-    path: str | PathLike[str],
-    *,
-    model: Any = None,
-    title: str | None = None,
-    question: str | None = None,
-    data: Mapping[str, Any] | None = None,
-    names: Sequence[str] | None = None,
-    level: float = 0.9,
-    truth: Any = None,
-    calibration: Any = None,
-    checks: Sequence[Any] = (),
-    code: str | None = None,
-) -> Path:
+    result: Any, path: str | PathLike[str], *, model: Any = None, title: str | None = None,
+    question: str | None = None, data: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None, level: float = 0.9, truth: Any = None,
+    calibration: Any = None, checks: Sequence[Any] = (), code: str | None = None,
+) -> Path:  # fmt: skip
     """Write one self-contained HTML page about a result.
 
     The question, the data, what was chosen and tried, the answer with intervals, how far to trust
@@ -203,7 +194,7 @@ def _table(table: Table) -> str:
     some = Table(table[:MOST_ROWS])
     left = len(table) - len(some)
     more = f'<p class="soft">{left} more rows are not shown.</p>' if left else ""
-    return f'<div class="wide">{some._repr_html_()}</div>{more}'
+    return f'<div class="wide">{some.html()}</div>{more}'
 
 
 def _diagnostics(lights: Sequence[Light]) -> str:

@@ -18,6 +18,7 @@ from kernelbayes.compare import DriftReport, KernelTestResult
 from kernelbayes.embedding.export import LEAST_ESS, MOST_FILLED, trust
 from kernelbayes.graphs import GraphBeliefs
 from kernelbayes.select.calibration import Calibration
+from kernelbayes.select.confusion import Confusion
 
 ORDER = ("good", "look", "bad")
 TITLES = {"good": "good", "look": "look closer", "bad": "do not rely on it"}
@@ -177,11 +178,19 @@ def _steps(name: str, bad: int, m: int, means: str) -> Light:
     return Light(name, colour, f"{bad} of {m}", f"{bad} {means}", advice)
 
 
-def calibration_light(found: Calibration, corrected: bool = False) -> Light:
+def calibration_light(found: Calibration | Confusion, corrected: bool = False) -> Light:
     """Coverage of 90 % intervals on held-out data, against its own Monte Carlo error.
 
-    Those of the answer may be corrected already.
+    Those of the answer may be corrected already. Of categories how many were right, against always
+    naming the most frequent one.
     """
+    if isinstance(found, Confusion):
+        share, always = (f"{100 * p:.3g} %" for p in (found.accuracy, found.majority))
+        means = f"{share} of held-out categories right; always the same one: {always}"
+        # Two standard errors of a share among that many held-out data.
+        error = 2.0 * math.sqrt(found.majority * (1.0 - found.majority) / found.counts.sum())
+        colour = _grade(found.majority + error - found.accuracy, 0.0, error)
+        return Light("held-out categories", colour, share, means, "more pairs, or other columns")
     held = found.weights @ (np.abs(2.0 * found.pit - 1.0) <= CHECKED_LEVEL)
     # Three standard errors of a share of 90 % among that many held-out data.
     size = 1.0 / float(np.sum(found.weights**2))

@@ -66,14 +66,9 @@ class ConditionalEmbedding(Merging):
     statistics_: Statistics | None = field(default=None, init=False, repr=False)
 
     def fit(
-        self,
-        X: PointsLike,
-        Z: PointsLike = None,
-        *,
-        copy: bool = True,
-        columns: Columns | None = None,
-        client: object = None,
-    ) -> Self:
+        self, X: PointsLike, Z: PointsLike = None, *, copy: bool = True,
+        columns: Columns | None = None, client: object = None,
+    ) -> Self:  # fmt: skip
         """Learn Z given X from pairs: points X (n, ...) and Z (n, ...), or a source of them.
 
         Without a ``copy``, who changes the arrays later changes what was learned. Sources,

@@ -220,14 +220,9 @@ def filled(
 
 
 def filled_values(
-    rule: Conditional,
-    X: Points,
-    coefficients: Array,
-    values: Array,
-    prior: Array,
-    normalize: bool = False,
-    literal: bool = False,
-) -> tuple[Array, Array]:
+    rule: Conditional, X: Points, coefficients: Array, values: Array, prior: Array,
+    normalize: bool = False, literal: bool = False,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return expectations (m, k) of values (n, k) under :func:`filled` answers, and shares (m,).
 
     ``coefficients`` are those of the values and of the constant 1. Weights (n,) are computed only

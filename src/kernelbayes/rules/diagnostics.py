@@ -19,9 +19,9 @@ class PosteriorDiagnostics:
     ----------
     mass, ess, negative : array (m,)
         Sum of the weights, near 1 where the sample says much and near 0 far from it; effective
-        sample size; share of negative weight, sum of |w_i| over w_i < 0 relative to all |w_i|.
+        sample size; share of negative weight, ``sum |w_i|`` over w_i < 0 relative to all.
     support : array (m,)
-        Similarity |k(x, x_i)| / sqrt(k(x, x) k(x_i, x_i)) of the nearest training point (or
+        Similarity ``|k(x, x_i)| / sqrt(k(x, x) k(x_i, x_i))`` of the nearest training point (or
         landmark): 1 on a training point, 0 where nothing like x was seen.
     prior_share : array (m,)
         What an estimator has filled from the prior, for want of mass or support: 0 inside the

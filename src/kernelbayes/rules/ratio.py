@@ -148,17 +148,10 @@ class _Basis(Kernel):
 
 
 def density_ratio(
-    numerator: PointsLike | MeanElement,
-    denominator: PointsLike,
-    kernel: Kernel | None = None,
-    method: Method = "kulsif",
-    ridge: Ridge = "loo",
-    *,
-    alpha: float = RELATIVE,
-    centres: int | PointsLike = 100,
-    bound: float = 1000.0,
-    rng: Rng = None,
-) -> DensityRatio:
+    numerator: PointsLike | MeanElement, denominator: PointsLike, kernel: Kernel | None = None,
+    method: Method = "kulsif", ridge: Ridge = "loo", *, alpha: float = RELATIVE,
+    centres: int | PointsLike = 100, bound: float = 1000.0, rng: Rng = None,
+) -> DensityRatio:  # fmt: skip
     """Estimate the density of ``numerator`` divided by the density of ``denominator``.
 
     Parameters

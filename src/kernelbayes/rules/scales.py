@@ -19,7 +19,8 @@ unless they say more about z than all that can be learned without them.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -30,13 +31,13 @@ from kernelbayes.gram.finite import Precomputed
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import typical
 from kernelbayes.points import Points, PointsLike, count, take
 
 # A kernel as rules take it; None is the default.
-KernelLike = Kernel | Literal["precomputed"] | None
+KernelLike = Kernel | Literal["precomputed"] | Callable[..., Any] | None
 # Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one
 # fit to 500 pairs (benchmarks/bench_defaults.py). With fewer pairs than the least nothing is told
 # apart.
@@ -99,7 +100,7 @@ def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
     """Return the kernel that a user gave on X; None for the default."""
     if isinstance(kernel, str) and kernel == "precomputed":
         return Precomputed(X)
-    return None if kernel is None else as_kernel(kernel, f"the kernel on {name}")
+    return None if kernel is None else kernel_of(kernel, f"the kernel on {name}")
 
 
 class _Tried(NamedTuple):

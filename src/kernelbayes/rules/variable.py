@@ -15,7 +15,7 @@ from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, nam
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.base import as_kernel
+from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel, mixed_columns
 from kernelbayes.points import (
     Points,
@@ -84,7 +84,7 @@ def variable(
     With a rank, it has Nystrom features unless the kernel has finite features already.
     """
     kernel = (
-        default_kernel(X, name) if kernel is None else as_kernel(kernel, f"the kernel on {name}")
+        default_kernel(X, name) if kernel is None else kernel_of(kernel, f"the kernel on {name}")
     )
     if rank is not None and not kernel.finite:
         kernel = nystrom(kernel, X, rank, rng=rng)

@@ -58,13 +58,9 @@ class Kept:
 
     @classmethod
     def of(
-        cls,
-        X: PointsLike,
-        Z: PointsLike,
-        limit: int,
-        seed: int = 0,
+        cls, X: PointsLike, Z: PointsLike, limit: int, seed: int = 0,
         names: tuple[Names, Names] = (None, None),
-    ) -> Kept:
+    ) -> Kept:  # fmt: skip
         """Keep at most ``limit`` of the pairs; the keys depend on their values and the seed."""
         X, Z = in_order(X, names[0], "X"), in_order(Z, names[1], "Z")
         X, Z = (A if isinstance(A, Mapping | list) else as_array(A) for A in (X, Z))
@@ -138,14 +134,9 @@ class Statistics:
 
     @classmethod
     def of(
-        cls,
-        X: PointsLike,
-        Z: PointsLike,
-        basis: Basis,
-        limit: int,
-        seed: int = 0,
+        cls, X: PointsLike, Z: PointsLike, basis: Basis, limit: int, seed: int = 0,
         tilt: Tilt | None = None,
-    ) -> Statistics:
+    ) -> Statistics:  # fmt: skip
         """Statistics of some pairs, X (n, ...) and Z (n, ...): a pure function of them."""
         points = basis.read(X, Z)
 

@@ -38,7 +38,9 @@ from kernelbayes.arrays import (
     namespace,
     row_blocks,
 )
+from kernelbayes.embedding import Batch
 from kernelbayes.embedding.decoding import Decoding
+from kernelbayes.embedding.export import categories, is_categorical, probabilities
 from kernelbayes.embedding.mean import LEAST_MASS, Validity
 from kernelbayes.embedding.regions import Shape, ordered
 from kernelbayes.estimators import KernelBayesRule
@@ -46,6 +48,7 @@ from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import share, shares, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.conditional import Conditional
+from kernelbayes.select.confusion import Confusion
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ class Calibration:
         return namespace(ends).moveaxis(ends, -2, -1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibrated(Decoding):
     """Beliefs whose intervals are corrected by how often held-out states were inside."""
 
@@ -129,8 +132,10 @@ class Calibrated(Decoding):
         return self.calibration.interval(self, level)
 
 
-def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
+def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Confusion:
     """Left-out probability integral transforms of a fitted model of hidden variables in R^d.
+
+    Of hidden categories, which one is taken for which: a :class:`Confusion`.
 
     Beyond 2000 pairs a fixed random 2000 are left out, one at a time. Only the importance rule has
     the closed form; the original rule is refused. Bayes' rule of form "a" is too, as its points are
@@ -145,17 +150,26 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration:
         raise ValueError("the original rule has no leave-one-out form; use method='importance'")
     if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
-    Z = as_doubles(as_vectors(rule.outputs.points, "Z"))
+    Z = None
+    if not is_categorical(rule.outputs):
+        Z = as_doubles(as_vectors(rule.outputs.points, "Z"))
     counts = np.full(rule.n, 1.0 / rule.n)
     if isinstance(model, KernelBayesRule):
         counts = np.maximum(as_doubles(model.prior_weights_), 0.0)
     keep = loo_subset(rule.n)
     blocks = row_blocks(len(keep), rule.n)
-    pit = np.concatenate([_left_out(rule, Z, keep[rows]) for rows in blocks])
     weights = counts[keep]
     if weights.sum() <= 0:
         raise ValueError("no pair has a positive weight under this prior: nothing to calibrate on")
-    return Calibration(pit, weights / weights.sum())
+    weights = weights / weights.sum()
+    if Z is None:
+        points, kernel = rule.outputs.points, rule.outputs.kernel
+        W = (like(left_out_weights(rule, keep[rows]), rule.outputs.uniform) for rows in blocks)
+        found = [probabilities(Batch(points, w, kernel))[1] for w in W]
+        labels, codes = categories(points)
+        return Confusion.of(labels, np.concatenate(found), codes[keep], weights)
+    pit = np.concatenate([_left_out(rule, Z, keep[rows]) for rows in blocks])
+    return Calibration(pit, weights)
 
 
 def _left_out(rule: Conditional, Z: Floats, rows: Ints) -> Floats:

@@ -124,15 +124,10 @@ class Regression:
 
 
 def regress(
-    X: Floats,
-    Y: Floats,
-    rng: np.random.Generator,
-    weights: Floats | None = None,
-    updates: int = UPDATES,
-    pairs: int = CHOICE_PAIRS,
-    landmarks: int = LANDMARKS,
+    X: Floats, Y: Floats, rng: np.random.Generator, weights: Floats | None = None,
+    updates: int = UPDATES, pairs: int = CHOICE_PAIRS, landmarks: int = LANDMARKS,
     finest: float = FINEST,
-) -> Regression:
+) -> Regression:  # fmt: skip
     """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
 
     Bandwidth, ridge and metric are chosen on so many pairs, bandwidths down to ``finest`` median

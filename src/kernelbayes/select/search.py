@@ -37,16 +37,10 @@ COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
 
 
 def coarse_to_fine(
-    at: Callable[[float], C],
-    score: Callable[[C], Row],
-    budget: float,
-    bar: Any = None,
-    *,
-    start: Sequence[float] = COARSE,
-    finest: float = 1.1,
-    narrowest: float = 0.0,
+    at: Callable[[float], C], score: Callable[[C], Row], budget: float, bar: Any = None, *,
+    start: Sequence[float] = COARSE, finest: float = 1.1, narrowest: float = 0.0,
     widest: float = math.inf,
-) -> Table:
+) -> Table:  # fmt: skip
     """Search over one scale: coarse steps, then outward or finer around the best.
 
     ``at(scale)`` is the candidate at a scale, e.g. ``kernel.scaled``; one that does not change is
@@ -110,14 +104,10 @@ class Trial(Generic[C]):
 
 
 def race(
-    candidates: Iterable[C],
-    score: Callable[[C, P], Trial[C]],
-    parts: Sequence[P],
-    *,
-    leader: Trial[C] | None = None,
-    give_up: float = math.inf,
+    candidates: Iterable[C], score: Callable[[C, P], Trial[C]], parts: Sequence[P], *,
+    leader: Trial[C] | None = None, give_up: float = math.inf,
     keep: Callable[[int, int], int | None] | None = None,
-) -> list[Trial[C]]:
+) -> list[Trial[C]]:  # fmt: skip
     """Compare candidates on one part of the data after the other; the worse ones stop early.
 
     ``score(candidate, part)`` is the trial of a candidate after a part: all losses so far. The

@@ -54,17 +54,10 @@ MANY = 2.64
 
 @singledispatch
 def tune(
-    model: Any,
-    X: PointsLike,
-    Z: PointsLike,
-    *,
-    prior: PriorLike = None,
-    criterion: str | None = None,
-    budget: int = 12,
-    rng: Rng = None,
-    progress: bool | None = None,
+    model: Any, X: PointsLike, Z: PointsLike, *, prior: PriorLike = None,
+    criterion: str | None = None, budget: int = 12, rng: Rng = None, progress: bool | None = None,
     folds: int = FOLDS,
-) -> Any:
+) -> Any:  # fmt: skip
     """Choose kernels and ridges from data; returns a fitted model of the same class.
 
     Parameters
@@ -129,14 +122,9 @@ def with_options(tuner: Callable[..., Any]) -> Callable[..., Any]:
 @tune.register
 @with_options
 def tune_conditional(
-    model: ConditionalEmbedding,
-    X: PointsLike,
-    Z: PointsLike,
-    *,
-    budget: int = 12,
-    rng: Rng = None,
-    progress: bool | None = None,
-) -> ConditionalEmbedding:
+    model: ConditionalEmbedding, X: PointsLike, Z: PointsLike, *, budget: int = 12,
+    rng: Rng = None, progress: bool | None = None,
+) -> ConditionalEmbedding:  # fmt: skip
     """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
     as_generator(rng)  # nothing is random here
     budget, base = integer(budget, "budget"), copy(model).fit(X, Z, copy=False).conditional_
@@ -160,17 +148,10 @@ def tune_conditional(
 @tune.register
 @with_options
 def tune_rule(
-    model: KernelBayesRule,
-    X: PointsLike,
-    Z: PointsLike,
-    *,
-    prior: PriorLike = None,
-    criterion: Criterion | None = None,
-    budget: int = 12,
-    rng: Rng = 0,
-    progress: bool | None = None,
-    folds: int = FOLDS,
-) -> KernelBayesRule:
+    model: KernelBayesRule, X: PointsLike, Z: PointsLike, *, prior: PriorLike = None,
+    criterion: Criterion | None = None, budget: int = 12, rng: Rng = 0,
+    progress: bool | None = None, folds: int = FOLDS,
+) -> KernelBayesRule:  # fmt: skip
     """Both bandwidths and both ridges, for the prior in force."""
     budget = integer(budget, "budget")
     kernel_x, kernel_z = pair_kernels(X, Z, model.kernel_x, model.kernel_z, means=True)

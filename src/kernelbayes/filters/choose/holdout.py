@@ -31,6 +31,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import Points, PointsLike, count, integer, take
 from kernelbayes.select.calibration import Calibration
+from kernelbayes.select.confusion import Confusion
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -229,7 +230,7 @@ CHOSEN = (
 
 def calibration_of(
     model: Filter, X: PointsLike, Z: PointsLike, controls: PointsLike, parts: int, smooth: bool
-) -> Calibration:
+) -> Calibration | Confusion:
     """Levels of held-out states in the beliefs of a filter with the same kernels and ridges."""
     check_is_fitted(model, "dynamics_")
     known = model.get_params(deep=False)
@@ -255,7 +256,7 @@ def calibration_of(
         ask = other.smooth if smooth else other.filter
         beliefs = ask([s.X for s in group], controls_of(group), progress=False)
         found += zip(beliefs, [s.Z for s in group], strict=True)
-    return calibrated(found)
+    return confused(found) if found[0][0].categorical else calibrated(found)
 
 
 def calibrated(found: list[tuple[Beliefs, Points]]) -> Calibration:
@@ -263,6 +264,21 @@ def calibrated(found: list[tuple[Beliefs, Points]]) -> Calibration:
     pit = np.concatenate([transforms(beliefs, Z) for beliefs, Z in found])
     beyond = np.concatenate([outside(beliefs, Z) for beliefs, Z in found])
     return Calibration(pit, np.full(len(pit), 1.0 / len(pit)), beyond)
+
+
+def confused(found: list[tuple[Beliefs, Points]]) -> Confusion:
+    """Which hidden category is taken for which; a training part may lack some of them."""
+    truth = [str(z) for _, Z in found for z in np.asarray(Z).ravel().tolist()]
+    each = [(list(map(str, labels)), P) for labels, P in (b.probabilities() for b, _ in found)]
+    labels = sorted({*truth, *(label for seen, _ in each for label in seen)})
+    place = {label: i for i, label in enumerate(labels)}
+    P = np.zeros((len(truth), len(labels)))
+    start = 0
+    for seen, p in each:
+        P[start : start + len(p), [place[label] for label in seen]] = p
+        start += len(p)
+    m = len(truth)
+    return Confusion.of(labels, P, np.array([place[z] for z in truth]), np.full(m, 1.0 / m))
 
 
 def outside(beliefs: Beliefs, Z: PointsLike) -> Floats:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
+from scipy.spatial.distance import cdist
 
 from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import (
@@ -347,4 +347,4 @@ class Judge:
 
 def _energy(points: Floats, weights: Floats, truth: Floats) -> float:
     away = np.linalg.norm(points - truth, axis=1)
-    return float(0.5 * weights @ euclidean_distances(points) @ weights - weights @ away)
+    return float(0.5 * weights @ cdist(points, points) @ weights - weights @ away)
