@@ -26,7 +26,8 @@ myst_heading_anchors = 3
 
 napoleon_google_docstring = False
 napoleon_numpy_docstring = True
-napoleon_use_ivar = True
+# One entry for several attributes, "kernel_x_, kernel_z_ : Kernel", is one line of a list.
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 napoleon_use_param = False  # types are words here, such as "points (n, ...)", not references
 autosummary_generate = True

@@ -33,7 +33,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(9, 2)), RNG.normal(size=(5, 2))
 COUNTS = RNG.integers(0, 5, size=(6, 3)).astype(float)
 IMAGES = RNG.random((4, 4, 4))
-ROTATIONS = SpatialRotation.random(5, rng=RNG).as_matrix()
+ROTATIONS = SpatialRotation.random(5, RNG).as_matrix()
 W = RNG.normal(size=9) / 3
 BATCH = RNG.normal(size=(3, 9)) / 3
 PHI = RNG.normal(size=(9, 4)) / 2

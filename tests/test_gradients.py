@@ -74,7 +74,7 @@ def test_kernels_of_other_points(kernel):
 def test_rotations_along_the_group():
     """Rotations are checked on input, so they are differentiated along rotations about an axis."""
     torch = pytest.importorskip("torch")
-    R = torch.tensor(SpatialRotation.random(3, rng=RNG).as_matrix())
+    R = torch.tensor(SpatialRotation.random(3, RNG).as_matrix())
 
     def turned(angle):
         zero, one = torch.zeros_like(angle), torch.ones_like(angle)
