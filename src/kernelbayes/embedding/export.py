@@ -95,7 +95,10 @@ def trust(mu: Weighted) -> list[Row]:
     ess = np.atleast_1d(to_numpy(mu.ess))
     outside = np.zeros(len(ess)) if filled is None else np.atleast_1d(to_numpy(filled))
     # Where every category is one point, weights are probabilities: few of them say nothing.
-    exact = is_categorical(mu) and len(categories(mu.points)[0]) == count(mu.points)
+    points = getattr(mu, "points", None)  # several posteriors have points of their own
+    exact = (
+        points is not None and is_categorical(mu) and len(categories(points)[0]) == count(points)
+    )
     rows = []
     for i, size in enumerate(ess.tolist()):
         row: Row = {"ess": size}
