@@ -164,7 +164,7 @@ class Relation:
     @cached_property
     def ridges(self) -> tuple[float, float]:
         """Ridges in use, of the regression on the first and on the second variable."""
-        if self.ridge != "loo":
+        if not isinstance(self.ridge, str) or self.ridge != "loo":
             return (check_ridge(self.ridge),) * 2
         keep = loo_subset(self.n)
         F, H = self.first.F[self.i[keep]], self.second.F[self.j[keep]]
