@@ -46,8 +46,9 @@ class StepInfo:
         Whether there was an observation, or a part of one.
     fallback : bool
         Whether the observation could not be fully trusted. The belief is then the prediction, a
-        mixture with the prediction, or a posterior without its negative weights, which nearly
-        cancelled the others (an effective sample size below one).
+        mixture with the prediction, or a posterior at a larger ridge (importance rule) or without
+        its negative weights, since these nearly cancelled the others (an effective sample size
+        below one).
     rescued : bool
         Whether the matrix of Bayes' rule was not numerically positive definite. Its ridge was then
         raised; a NaN in ``mass`` says that this did not help, and the observation was dropped.

@@ -41,6 +41,8 @@ WORTHWHILE = 1.0 / 3.0
 # Share of the training rows that must be complete, or their holes are filled: learning from fewer
 # than a tenth of the pairs loses more than fills that have the right mean but no noise.
 LEAST_COMPLETE = 0.1
+# Regressions without memory that are kept: as many ridges as an update tries (RAISED of step.py).
+MOST_SOLVERS = 4
 
 
 class Simulated(Protocol):
@@ -200,18 +202,19 @@ class Observations:
             complete = np.all(self.known, axis=1)
         return None if complete.all() else complete
 
-    def memoryless(self, ridge: float | None = None) -> Solver:
+    def memoryless(self, ridge: float | None = None, times: float = 1.0) -> Solver:
         """Solver of the regression on observations alone: Bayes' rule under equal weights.
 
-        With a ridge of its own it is the plain regression, under either rule.
+        With a ridge of its own it is the plain regression, under either rule. All times a factor.
         """
-        key: tuple[BayesMethod, float] = (self.method, self.ridge)
-        key = key if ridge is None else ("importance", ridge)
+        key: tuple[BayesMethod, float] = (self.method, times * self.ridge)
+        key = key if ridge is None else ("importance", times * ridge)
         if key not in self.solvers:
             n = count(self.X)
             there = np.ones(n) if self.usable is None else self.usable.astype(float)
             weights = like(there / max(there.sum(), 1.0), self.gram.diag)
-            self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
+            if len(self.solvers) >= MOST_SOLVERS:
+                self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
             self.solvers[key] = turn(self.gram, weights, *key)
         return self.solvers[key]
 

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 # Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
 # by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
 TRUSTED_SHARE = 0.1
+# Factors of an update's ridge until its weights do not cancel; ridges are chosen by the decade.
+RAISED = (1.0, 10.0, 100.0, 1000.0)
 # Share of a prediction that has left the training states above which a warning says so: the belief
 # is then about states that were never seen. A small sample has some states at its edge always.
 LEFT = 0.9
@@ -171,19 +173,22 @@ def posterior(
     With ``plain`` it is the regression on the observation alone, with that ridge.
     """
     xp = namespace(v)
-    mass, trusted, w, cancelled, rescued = float("nan"), 0.0, None, False, False
+    mass, trusted, times, w, cancelled, rescued = float("nan"), 0.0, 1.0, None, False, False
     observed = seen.observations is not None
     if seen.observations is not None and seen.observations.rule.literal:
         return literal_posterior(gamma, seen.observations, seen, plain)
     if seen.observations is not None:
         mass, trusted = 0.0, seen.trusted
-        if trusted > 0.0 and float(xp.max(gamma)) > 0.0:
-            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain)
+        tries = RAISED if seen.observations.method == "importance" else RAISED[:1]
+        for times in tries if trusted > 0.0 and float(xp.max(gamma)) > 0.0 else ():
+            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain, times)
             mass = float(xp.sum(raw))
             w = normalised(tempered(dynamics, gamma, raw, seen.observations.rule))
-    if w is not None and float(xp.sum(w**2)) > 1.0:  # less than one point's worth is left
-        w, cancelled = cut_off(w), True
-    fallback = observed and (w is None or trusted < 1.0 or cancelled)
+            cancelled = w is None or float(xp.sum(w**2)) > 1.0  # less than one point's worth
+            if not cancelled:
+                break
+    w = cut_off(w) if w is not None and cancelled else w
+    fallback = observed and (w is None or trusted < 1.0 or cancelled or times > 1.0)
     share = 1.0 - trusted if observed else float("nan")
     if w is None:
         w = v

@@ -204,16 +204,21 @@ def literal_posterior(
 
 
 def bayes_rule_at(
-    observations: Observations, gamma: Array, column: Array, plain: float | None = None
+    observations: Observations,
+    gamma: Array,
+    column: Array,
+    plain: float | None = None,
+    times: float = 1.0,
 ) -> tuple[Array, bool]:
     """Posterior weights (n,) from prior weights gamma (n,) and a column of :func:`evaluate`.
 
-    All zero where the prior has no mass on usable pairs. Also whether the ridge had to be raised.
+    All zero where the prior has no mass on usable pairs. The ridge is that of the rule ``times`` a
+    factor. Also whether it had to be raised further.
     """
     xp = namespace(gamma)
     gram, rule = observations.gram, observations.rule
     if plain is not None or rule.memory == 0.0:
-        return regressed(observations, column, plain)
+        return regressed(observations, column, plain, times)
     if observations.usable is not None:  # a pair whose observation is missing says nothing here
         gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
     importance = observations.method == "importance"
@@ -226,23 +231,25 @@ def bayes_rule_at(
     if rule.memory != 1.0:
         gamma = discounted(gamma, rule.memory)
     if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
-        return _importance(gram, gamma, column, observations.ridge)
-    return solved(observations, gamma, column)
+        return _importance(gram, gamma, column, times * observations.ridge)
+    return solved(observations, gamma, column, times)
 
 
 def regressed(
-    observations: Observations, column: Array, ridge: float | None = None
+    observations: Observations, column: Array, ridge: float | None = None, times: float = 1.0
 ) -> tuple[Array, bool]:
     """Posterior weights (n,) of the regression on the observation alone; its solver is kept."""
-    solver = observations.memoryless(ridge)
+    solver = observations.memoryless(ridge, times)
     solve = solver.solve_features if isinstance(observations.gram, Factored) else solver.solve
     return solve(column), solver.diagnostics.rescues > 0
 
 
-def solved(observations: Observations, gamma: Array, column: Array) -> tuple[Array, bool]:
+def solved(
+    observations: Observations, gamma: Array, column: Array, times: float = 1.0
+) -> tuple[Array, bool]:
     """Posterior weights (n,) by the solver of a rule; also whether the ridge had to be raised."""
     gram = observations.gram
-    solver = turn(gram, gamma, observations.method, observations.ridge)
+    solver = turn(gram, gamma, observations.method, times * observations.ridge)
     solve = solver.solve_features if isinstance(gram, Factored) else solver.solve
     return solve(column), solver.diagnostics.rescues > 0
 
