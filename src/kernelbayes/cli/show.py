@@ -84,11 +84,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if given.out is not None or folder == bundle:
         out = given.out or COPY
         try:
-            for path in folder.rglob("*"):
-                if path.suffix in (".py", ".json") and "__pycache__" not in path.parts:
-                    copy = out / path.relative_to(folder)
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(path, copy)
+            results = shutil.ignore_patterns("*.csv", "*.png", "*.md", "*.jsonl", "__pycache__")
+            shutil.copytree(folder, out, ignore=results, dirs_exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
         script = out / script.relative_to(folder)
