@@ -69,6 +69,9 @@ class Entry:
         return "*" in self.laws[law] or answer in self.laws[law]
 
     def allows(self, argument: str, label: str) -> bool:
+        kernel = self.kinds[argument].endswith("kernel")
+        if kernel and label == "a function":  # k(X, Y) is a kernel of rules and embed
+            return True
         return (argument, label) in self.allowed or ("*", label) in self.allowed
 
     def size(self, answer: str, answers: dict) -> float:
@@ -748,6 +751,20 @@ def _(X, Z, query, kernel_x, kernel_z, ridge, q, level):
     model = kb.ConditionalEmbedding(kernel_x, kernel_z, ridge).fit(X, Z)
     found, mu = kb.calibrate(model), model(query)
     return {"quantile": found.quantile(mu, q), "interval": found.interval(mu, level)}
+
+
+@entry(
+    "Confusion",
+    make=lambda rng: (
+        (asked := regression(rng))
+        | {"names": np.array(["a", "b"])[rng.integers(2, size=len(asked["X"]))]}
+    ),
+    kinds={"X": "sample"},
+    laws=laws("counts", but=("rows", "units", "twice", "single")),  # ties are broken by rounding
+)
+def _(X, Z, query, kernel_x, kernel_z, ridge, names):
+    found = kb.calibrate(kb.ConditionalEmbedding(None, kb.Delta(), ridge).fit(X, names))
+    return {"counts": found.counts, "log_score": found.log_score}
 
 
 @entry(

@@ -453,6 +453,7 @@ def test_frames_of_numbers_and_categories_are_states_and_controls():
     assert np.isfinite(controlled.filter(z[:10], frame[:10]).mean()).all()
 
 
+@pytest.mark.filterwarnings("ignore:smoothing gains nothing")
 def test_a_kernel_on_indices_is_the_kernel_of_its_matrix():
     rng = np.random.default_rng(2)
     z = np.cumsum(rng.normal(size=70)) * 0.3
