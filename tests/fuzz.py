@@ -272,7 +272,10 @@ def units(entry: Entry, arguments: dict, rng):
                 return None, same, 0.0  # truth values have no unit: they are categories
             values = tables(changed[a])
             kept = values.dtype if values.dtype == np.float32 else np.float64
-            changed[a] = factor * np.asarray(values, dtype=kept)
+            with np.errstate(over="ignore"):
+                changed[a] = factor * np.asarray(values, dtype=kept)
+            if not np.isfinite(changed[a]).all():
+                return None, same, 0.0  # too large in those units
     for a, kind in entry.kinds.items():
         if kind.endswith("kernel") and changed.get(a) is not None:
             changed[a] = changed[a].scaled(factor)
