@@ -278,3 +278,17 @@ def test_the_layout_of_memory_changes_no_bit(layout):
     assert kernels[0] == kernels[1]
     pvalues = [kb.mmd_test(a(x), a(x[::2] + 0.1), rng=0) for a in (np.ascontiguousarray, layout)]
     assert pvalues[0].statistic == pvalues[1].statistic
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda X: kb.Gaussian.median(np.ones((5, 1))),
+        lambda X: kb.KernelBayesRule().fit(X, X).posterior([[1e3]]),
+        lambda X: kb.Embedding(X, np.linspace(-1.0, 1.0, len(X)), kb.Gaussian(1.0)).std(),
+    ],
+)
+def test_a_warning_names_the_line_of_the_user(run):
+    with pytest.warns(kb.NumericalWarning) as caught:
+        run(np.random.default_rng(0).normal(size=(50, 1)))
+    assert {found.filename for found in caught} == {__file__}

@@ -9,9 +9,11 @@ double precision, BLAS threads and random numbers. Factorisations are in
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,19 @@ SMALL_WORK = 2e9
 
 class NumericalWarning(UserWarning):
     """A result was rescued from a numerical difficulty; the message says how."""
+
+
+def warn(text: str, category: type[Warning] = NumericalWarning) -> None:
+    """Warn, naming the line outside of this package from which it was called."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("kernelbayes."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
+
+
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """Context without numerical warnings, for work that the user has not asked about."""
+    return warnings.catch_warnings(action="ignore", category=NumericalWarning)
 
 
 # --- array kinds ---------------------------------------------------------------------------------
@@ -127,13 +142,6 @@ def multiply_into(a: Array, b: Array | float) -> Array:
     if isinstance(a, np.ndarray) and np.result_type(a, b) == a.dtype:
         return np.multiply(a, b, out=a)
     return a * b
-
-
-def exp_into(x: Array) -> Array:
-    """Return exp(x), in the memory of ``x`` where that is safe (NumPy, floating type)."""
-    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
-        return np.exp(x, out=x)
-    return namespace(x).exp(x)
 
 
 # --- reading arrays -------------------------------------------------------------------------------
@@ -237,20 +245,22 @@ def as_real(X: ArrayLike, name: str = "X") -> Array:
 def as_vectors(X: ArrayLike, name: str = "X") -> Array:
     """Points of R^d as a finite float array (n, d); a 1-d array is n scalar points."""
     X = as_floats(X, name)
-    if X.ndim == 1:
-        X = X[:, None]
+    X = X[:, None] if X.ndim == 1 else X
     if X.ndim != 2:
         raise ValueError(
             f"{name} must have shape (n, d) or (n,), got {tuple(X.shape)}; "
             "flatten each point or use a kernel for matrices or images"
         )
-    if X.shape[0] == 0 or X.shape[1] == 0:
+    if 0 in X.shape:
         raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; at least one point is needed")
     # Row by row, so that frames and arrays of any layout give the same numbers to the last bit.
     return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
-# --- rows -----------------------------------------------------------------------------------------
+# --- sums -----------------------------------------------------------------------------------------
+
+# A sum over a million singles may lose half of its digits. So sums over samples are made of
+# doubles, and rounded once, at the end, to the precision of what they came from.
 
 
 def row_blocks(n: int, width: int, entries: int | None = None) -> Iterator[slice]:
@@ -258,12 +268,6 @@ def row_blocks(n: int, width: int, entries: int | None = None) -> Iterator[slice
     step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(1, width))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
-
-
-# --- sums -----------------------------------------------------------------------------------------
-
-# A sum over a million singles may lose half of its digits. So sums over samples are made of
-# doubles, and rounded once, at the end, to the precision of what they came from.
 
 
 def widened(x: Array) -> Array:
@@ -299,11 +303,6 @@ def weighted_sum(weights: Array, values: Array) -> Array:
 # --- threads -------------------------------------------------------------------------------------
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
-
-
 class _OneThread:
     """Reentrant switch to one BLAS thread: the Python thread that sets it also restores it.
 
@@ -318,14 +317,16 @@ class _OneThread:
         self.depth = 0
         self.limits: Any = None
 
+    @cached_property
+    def blas(self) -> ThreadpoolController:
+        return ThreadpoolController().select(user_api="blas")
+
     def __enter__(self) -> None:
         me = threading.get_ident()
         with self.lock:
-            if self.owner is None and any(
-                lib.num_threads > 1 for lib in _controller().lib_controllers
-            ):
+            if self.owner is None and any(n.num_threads > 1 for n in self.blas.lib_controllers):
                 self.owner = me
-                self.limits = _controller().limit(limits=1)
+                self.limits = self.blas.limit(limits=1)
                 self.limits.__enter__()
             if self.owner == me:
                 self.depth += 1

@@ -66,8 +66,7 @@ class Told:
 
     def _repr_html_(self) -> str:
         """Text for notebooks. Nothing that goes wrong here may hide the object: then, its repr."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             try:
                 table = self._numbers()
             except (TypeError, ValueError, ArithmeticError):

@@ -27,7 +27,6 @@ beside the MMD, and has a tenth of the level.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, as_doubles, as_generator
+from kernelbayes.arrays import Array, Floats, Rng, as_doubles, as_generator, warn
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import Sums, TwoSamples
 from kernelbayes.compare.nulls import DECIMALS, TIES, corrected_level, log_tails
@@ -293,7 +292,7 @@ def aggregate(
     most = int(np.argmax(np.ptp(table, axis=1) / scales))
     if is_constant(float(table[most, 0]), table[most, 1:], float(scales[most])):
         text = "constant data: every permutation has the same statistic, so the p-value is 1"
-        warnings.warn(text, NumericalWarning, stacklevel=3)
+        warn(text)
     estimates, rows, powers = [p.estimate() for p in problems], [], []
     for r, values in enumerate(table):
         second, k = divmod(r, len(problems))

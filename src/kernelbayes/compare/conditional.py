@@ -6,13 +6,12 @@ somewhere along z when what z explains is taken off both: see :mod:`kernelbayes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Rng, as_generator, warn
 from kernelbayes.compare.problem import Options, one_space, same_columns
 from kernelbayes.compare.residuals import Candidate, left_over, residual_test
 from kernelbayes.compare.result import KernelTestResult
@@ -81,11 +80,9 @@ def ci_test(
         left_over(k, P, name, candidates) for k, P, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
     )
     if all(v.how.get("location", v.how["features"])["noiseless"] for v in (x, y)):
-        warnings.warn(
+        warn(
             "z determines both X and Y up to the error of the regressions, which is then all that "
-            "is left over; do not trust a small p-value",
-            NumericalWarning,
-            stacklevel=2,
+            "is left over; do not trust a small p-value"
         )
     check_room((x.kernel, x.kernel.points(X)), (y.kernel, y.kernel.points(Y)), (kernel_z, Z))
     details = {"regression_x": x.how, "regression_y": y.how}
@@ -165,11 +162,9 @@ def conditional_mmd_test(
     e = np.einsum("ij,ij->i", t.R, t.R)  # of both labels: 2 (t - e)^2, on average 2 e (1 - e)
     overlap = min(1.0, float(e.mean()) * sum(sizes) ** 2 / (2.0 * sizes[0] * sizes[1]))
     if t.how["features"]["noiseless"]:
-        warnings.warn(
+        warn(
             "x tells the samples apart: they share no x at which y could be compared, so do not "
-            "trust the p-value",
-            NumericalWarning,
-            stacklevel=2,
+            "trust the p-value"
         )
     details = {"regression_y": y.how, "regression_label": t.how, "overlap": overlap}
     found = residual_test(y, t, candidates[0], X, options, details)

@@ -8,7 +8,6 @@ probability at most alpha. The joint test also sees changes in how columns depen
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_array, as_generator, as_vectors
+from kernelbayes.arrays import Floats, Rng, as_array, as_generator, as_vectors, quiet
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult
@@ -172,8 +171,7 @@ def drift_report(
     parts = {part.name: part for name, pair in pairs.items() for part in _parts(name, *pair)}
     draws = max(1000, math.ceil(DRAWS_PER_COLUMN * len(parts) / alpha))
     draws = draws if permutations is None else integer(permutations, "permutations")
-    with warnings.catch_warnings():  # a constant column is no news: its p-value is 1
-        warnings.simplefilter("ignore", NumericalWarning)
+    with quiet():  # a constant column is no news: its p-value is 1
         tests = {name: part.test(draws, generator) for name, part in parts.items()}
         joint = next(iter(tests.values()))
         if len(pairs) > 1:

@@ -20,7 +20,6 @@ engine makes the null distribution of either:
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Floats, Ints, NumericalWarning
+from kernelbayes.arrays import Floats, Ints, warn
 from kernelbayes.compare.nulls import TIES, BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
@@ -258,11 +257,7 @@ def finish(
 ) -> KernelTestResult:
     """Return the result of a test; warn the caller's caller if there was nothing to test."""
     if is_constant(found.statistic, found.null, found.scale):
-        warnings.warn(
-            f"{problem.constant}: every permutation has the same statistic, so the p-value is 1",
-            NumericalWarning,
-            stacklevel=3,
-        )
+        warn(f"{problem.constant}: every permutation has the same statistic, so the p-value is 1")
     p = pvalue(found.statistic, found.null, found.scale) if found.pvalue is None else found.pvalue
     return KernelTestResult(
         statistic=found.statistic,

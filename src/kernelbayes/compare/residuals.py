@@ -24,14 +24,13 @@ closed form and added to the null distribution.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, NumericalWarning, as_doubles
+from kernelbayes.arrays import Floats, as_doubles, warn
 from kernelbayes.compare.problem import (
     FACTOR_TOL,
     Estimate,
@@ -188,7 +187,7 @@ def residual_test(
     scale = x.scale * y.scale * float(np.abs(as_doubles(given.kernel.diag(Z))).max())
     if is_constant(statistic, null, scale):
         text = "nothing of x or y is left over given z: the p-value is 1"
-        warnings.warn(text, NumericalWarning, stacklevel=3)
+        warn(text)
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
     # A partial kernel correlation, from the sums without the diagonal and the regressions' share.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, Floats, NumericalWarning, as_doubles, as_floats, is_frame
+from kernelbayes.arrays import Array, Floats, as_doubles, as_floats, is_frame, warn
 from kernelbayes.compare.problem import Problem, check_sizes
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
@@ -54,11 +53,7 @@ def positive_weights(
     check_sizes(2, **{f"{name} (points of positive weight)": len(kept)})
     w = w[kept]
     if w.sum() ** 2 < 4.0 * (w @ w):
-        warnings.warn(
-            f"the weights of {name} have an effective sample size below 4",
-            NumericalWarning,
-            stacklevel=4,
-        )
+        warn(f"the weights of {name} have an effective sample size below 4")
     return take(points, kept), np.asarray(w / w.mean(), dtype=np.float64)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
@@ -15,12 +14,12 @@ from kernelbayes.arrays import (
     Array,
     Floats,
     Ints,
-    NumericalWarning,
     as_doubles,
     like,
     namespace,
     to_float,
     to_numpy,
+    warn,
 )
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
@@ -287,11 +286,9 @@ def problem(
     mass = to_float(mu.mass)
     size = float(np.abs(to_numpy(mu.weights)).sum()) if isinstance(mu, Embedding) else mass
     if not mass > CANCELLED * size:
-        warnings.warn(
+        warn(
             f"the mass {mass:.3g} is not positive, so the embedding cannot be divided by it and is "
-            "taken as it is; is it that of a distribution?",
-            NumericalWarning,
-            stacklevel=3,
+            "taken as it is; is it that of a distribution?"
         )
         mass = 1.0
     return Problem(mu, mass, points, values / mass, own, gram)

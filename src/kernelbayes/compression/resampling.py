@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,12 +10,12 @@ from kernelbayes.arrays import (
     Array,
     Floats,
     Ints,
-    NumericalWarning,
     Rng,
     as_generator,
     like,
     to_float,
     to_numpy,
+    warn,
 )
 from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
@@ -103,10 +102,6 @@ def resample(
 def _multinomial(weights: Floats, m: int, rng: np.random.Generator) -> Ints:
     positive = np.maximum(weights, 0.0).astype(np.float64)
     if not positive.sum() > 0:
-        warnings.warn(
-            "no weight is positive: multinomial resampling draws from all points alike",
-            NumericalWarning,
-            stacklevel=3,
-        )
+        warn("no weight is positive: multinomial resampling draws from all points alike")
         positive[:] = 1.0
     return rng.choice(len(positive), size=m, p=positive / positive.sum())

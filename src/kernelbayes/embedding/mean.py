@@ -5,7 +5,6 @@ Weights may be negative. :mod:`kernelbayes.embedding.regions` says how they are 
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from kernelbayes.arrays import (
     Array,
     Bools,
     Floats,
-    NumericalWarning,
     as_vectors,
     epsilon,
     like,
@@ -29,6 +27,7 @@ from kernelbayes.arrays import (
     to_numpy,
     total,
     transpose,
+    warn,
     weighted_sum,
     widened,
 )
@@ -165,7 +164,7 @@ class Weighted(MeanElement):
         if nothing.any():
             told = f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from"
             told += " the sample?); all points count alike there"
-            warnings.warn(told, NumericalWarning, stacklevel=3)
+            warn(told)
         found = W / np.where(nothing, 1.0, sums)[:, None]
         found[nothing] = 1.0 / W.shape[1]
         # Weights that nearly cancel (an effective sample size below one) have a distribution

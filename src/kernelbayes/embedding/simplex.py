@@ -19,19 +19,9 @@ array([[0.5, 0.5, 0. ]])
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
-from kernelbayes.arrays import (
-    BLOCK_ENTRIES,
-    Bools,
-    Floats,
-    Ints,
-    NumericalWarning,
-    row_blocks,
-    threads_for,
-)
+from kernelbayes.arrays import BLOCK_ENTRIES, Bools, Floats, Ints, row_blocks, threads_for, warn
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.lapack import solve
 from kernelbayes.kernels import Kernel
@@ -65,7 +55,7 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
     if np.any(size > LARGEST_SIZE):
         told = f"weights as large as {largest.max():.0e}, of both signs, are made smaller before "
         told += "the closest probability is looked for; divide them by their sum first"
-        warnings.warn(told, NumericalWarning, stacklevel=3)
+        warn(told)
         W = np.where(size > LARGEST_SIZE, LARGEST_SIZE * (W / size), W)
     rank = min(PROJECTION_RANK, W.shape[1])
     gram = Gram.of(kernel, points, rank=rank, tol=PROJECTION_TOLERANCE, rng=0, double=True)
@@ -96,7 +86,7 @@ def project_simplex(F: Floats, weights: Floats, missed: float = 0.0) -> Floats:
                 u, v, error = _newton(F, W, u, relative * largest + missed, products, tol)
             if error > 1e-6:
                 told = f"the projection on the simplex stopped early (optimal to {error:.0e})"
-                warnings.warn(told, NumericalWarning, stacklevel=2)
+                warn(told)
             found[rows] = v / v.sum(axis=1, keepdims=True)  # one to the last digit
     return found
 

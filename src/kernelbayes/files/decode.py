@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import NumericalWarning
+from kernelbayes.arrays import quiet
 from kernelbayes.files.known import Node, distributions, registry, stored_fields
 from kernelbayes.gram.base import Dense
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
@@ -134,8 +133,7 @@ class Decoder:
             state["G"] = state["kernel"](state["points"])
         if cls is Conditional and "weighted" in node:
             weights, ridge = self._all(node["weighted"])
-            with warnings.catch_warnings():  # said when the model was fitted
-                warnings.simplefilter("ignore", NumericalWarning)
+            with quiet():  # said when the model was fitted
                 state["operator"] = state["inputs"].gram.weighted(weights, ridge)
         items = self._all(node.get("items", []))
         obj = tuple.__new__(cls, items) if issubclass(cls, tuple) else cls.__new__(cls)

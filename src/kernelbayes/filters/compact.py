@@ -13,7 +13,6 @@ features L_m, has the right features: :math:`v = L_m (L_m^\top L_m)^{-1} T L^\to
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +22,7 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes import herding
-from kernelbayes.arrays import Floats, Ints, NumericalWarning, as_doubles
+from kernelbayes.arrays import Floats, Ints, as_doubles, quiet
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
 from kernelbayes.filters.choose.smoothing import chosen_smoothing
@@ -211,8 +210,7 @@ def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
 def _compared(model: KernelBayesFilter, small: KernelBayesFilter) -> Report:
     """Losses of both filters on the first steps of the training sequences."""
     judge, steps, losses = judge_states(model.kernel_z_, model.Z_), 0, [0.0, 0.0]
-    with warnings.catch_warnings():  # about training sequences, which the user has not asked about
-        warnings.simplefilter("ignore", NumericalWarning)
+    with quiet():  # about training sequences, which the user has not asked about
         for part in training_parts(model):
             rows = slice(0, REPORTED_STEPS - steps)
             X, Z = take(part.X, rows), take(part.Z, rows)

@@ -20,24 +20,13 @@ Functions of what was learned and of weights give weights; beliefs side by side 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
-    Ints,
-    NumericalWarning,
-    like,
-    namespace,
-    to_numpy,
-    total,
-)
+from kernelbayes.arrays import Array, Bools, Floats, Ints, like, namespace, to_numpy, total, warn
 from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
@@ -282,7 +271,7 @@ def warn_reset(infos: list[StepInfo]) -> None:
         told += "left the training states, where beliefs cannot follow"
         told += f"; {gone} were lost, so that any training state was as likely" * (gone > 0)
         told += ". Add training pairs where the states go"
-        warnings.warn(told, NumericalWarning, stacklevel=4)
+        warn(told)
 
 
 def warn_rescued(infos: list[StepInfo]) -> None:
@@ -292,9 +281,7 @@ def warn_rescued(infos: list[StepInfo]) -> None:
         return
     lost = sum(1 for t in found if np.isnan(infos[t].mass))
     done = "their ridge was raised" + f", and {lost} of their observations dropped" * (lost > 0)
-    warnings.warn(
+    warn(
         f"{len(found)} of {len(infos)} updates ({first_few(found)}) had a matrix that was not "
-        f"numerically positive definite; {done}. Use a larger ridge or a smaller bandwidth",
-        NumericalWarning,
-        stacklevel=4,
+        f"numerically positive definite; {done}. Use a larger ridge or a smaller bandwidth"
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Array, NumericalWarning, namespace
+from kernelbayes.arrays import Array, namespace, warn
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.step import warn_rescued, warn_reset
 from kernelbayes.rules.conditional import first_few, told_of
@@ -24,11 +23,9 @@ def told(runs: list[Run]) -> list[Run]:
     warn_reset(infos)
     found = told_of(np.array([info.prior_share for info in infos]), "observations")
     if found:
-        warnings.warn(
+        warn(
             f"{found[0]} are unlike anything in the training sample: {found[1]} of the belief is "
-            "the prediction's (info.prior_share)",
-            NumericalWarning,
-            stacklevel=3,
+            "the prediction's (info.prior_share)"
         )
     return runs
 
@@ -37,12 +34,10 @@ def warn_empty(infos: list[StepInfo]) -> None:
     """Say how many beliefs have no weight or NaN, which only a literal filter lets happen."""
     found = [t for t, i in enumerate(infos) if i.observed and not i.fallback and not i.ess > 0.0]
     if found:
-        warnings.warn(
+        warn(
             f"{len(found)} of {len(infos)} beliefs ({first_few(found)}) have no weight left: an "
             "observation was too far from the training sample. Use literal=False, which falls back "
-            "on the prediction, or a wider kernel",
-            NumericalWarning,
-            stacklevel=4,
+            "on the prediction, or a wider kernel"
         )
 
 
@@ -54,12 +49,10 @@ def told_ahead(seen: list[Array | None], like: Array, infos: list[StepInfo]) -> 
     warn_reset(infos)
     nothing = [h + 1 for h, w in enumerate(seen) if w is None]
     if nothing:
-        warnings.warn(
+        warn(
             f"{len(nothing)} of {len(seen)} forecasts of observations ({first_few(nothing)} steps "
             "ahead) have no weight on the training sample: all training observations count alike. "
-            "Use a wider kernel on states or a larger rank",
-            NumericalWarning,
-            stacklevel=5,
+            "Use a wider kernel on states or a larger rank"
         )
     equal = namespace(like).ones_like(like) / like.shape[0]
     return [equal if w is None else w for w in seen]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,15 +11,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    NumericalWarning,
-    as_floats,
-    epsilon,
-    namespace,
-    threads_for,
-    to_float,
-)
+from kernelbayes.arrays import Array, as_floats, epsilon, namespace, threads_for, to_float, warn
 from kernelbayes.gram.lapack import (
     LinAlgError,
     cholesky,
@@ -273,7 +264,7 @@ def warn_unsafe(found: Diagnostics, safe: float, unit: float = 1.0) -> None:
         told = f"a Gram matrix of size {found.size} was not numerically positive definite; its "
         told += f"ridge was raised from {asked:.1e} to {used:.1e}"
     told += f". A ridge of at least {safe:.1e} is safe; a smaller bandwidth helps too"
-    warnings.warn(told, NumericalWarning, stacklevel=5)
+    warn(told)
 
 
 def ridge_or_loo(ridge: Any, name: str = "a ridge") -> Any:

@@ -21,14 +21,13 @@ True
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Rng, as_generator, quiet, warn
 from kernelbayes.graphs.beliefs import GraphBeliefs
 from kernelbayes.graphs.best import most_probable
 from kernelbayes.graphs.choose import choose_scales, default_domains, rescaled, scored_iterations
@@ -177,8 +176,7 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         tried = {positive(s, "scales"): rescaled(own, truth, positive(s, "scales")) for s in scales}
         for scale, learned in tried.items():
             passed, _ = self._propagation(evidence, virtual_evidence, learned)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NumericalWarning)  # it is asked for
+            with quiet():  # it is asked for
                 scores = scored_iterations(passed, truth, most, tolerance, own)
             self.tuning_ += [
                 {"scale": scale, "iterations": k, "score": float(score)}
@@ -278,11 +276,9 @@ class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
         nodes = passed.learned.graph.nodes
         if passed.lost:
             some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
-            warnings.warn(
+            warn(
                 f"what {', '.join(some)} would tell a neighbour is unlike all training pairs; "
-                f"up to {passed.share:.0%} of it is left out there",
-                NumericalWarning,
-                stacklevel=3,
+                f"up to {passed.share:.0%} of it is left out there"
             )
 
     def _floor(self) -> float:

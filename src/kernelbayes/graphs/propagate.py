@@ -10,7 +10,6 @@ All edges of a relation in one direction are one batch: their updates are two ma
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from kernelbayes.arrays import Bools, Floats, Ints, NumericalWarning, row_blocks, threads_for
+from kernelbayes.arrays import Bools, Floats, Ints, row_blocks, threads_for, warn
 from kernelbayes.graphs.evidence import Observed, message
 from kernelbayes.graphs.reading import Learned
 from kernelbayes.graphs.structure import Node
@@ -237,12 +236,10 @@ class Propagation:
         if self.converged or chosen:
             return
         last = ", ".join(f"{delta:.2g}" for delta in self.deltas[-5:])
-        warnings.warn(
+        warn(
             f"belief propagation has not converged in {len(self.deltas)} iterations: the largest "
             f"changes of messages were {last} at last, the tolerance is {tolerance:.2g}; use "
-            "damping, narrower kernels, or max_iterations (choose_stopping finds the best number)",
-            NumericalWarning,
-            stacklevel=4,
+            "damping, narrower kernels, or max_iterations (choose_stopping finds the best number)"
         )
 
     @cached_property

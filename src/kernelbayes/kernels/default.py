@@ -27,7 +27,6 @@ categories differ by as much as two typical values of a column of numbers.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from functools import reduce
 from numbers import Number
@@ -38,14 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import (
-    Floats,
-    NumericalWarning,
-    as_array,
-    as_doubles,
-    as_vectors,
-    frame_kind,
-)
+from kernelbayes.arrays import Floats, as_array, as_doubles, as_vectors, frame_kind, warn
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
 from kernelbayes.kernels.radial import (
@@ -219,12 +211,10 @@ def _product(columns: Columns, name: str) -> Kernel:
         codes = np.unique(column[keep], return_inverse=True)[1].reshape(len(keep), -1)
         squares = squares + TYPICAL**2 * (pdist(codes, "cityblock") > 0.0)
         if codes.max() + 1 == n >= FEWEST_NAMES:
-            warnings.warn(
+            warn(
                 f"{name}[{key!r}] is different in every row: nothing can be learned from it as a "
                 "category. Drop it, or give a kernel for text: Parts({..., "
-                f"{key!r}: Spectrum(3)}})",
-                NumericalWarning,
-                stacklevel=4,
+                f"{key!r}: Spectrum(3)}})"
             )
     h = typical(np.sqrt(squares))
     if numbers:

@@ -13,7 +13,6 @@ square root of the machine precision.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
@@ -26,18 +25,17 @@ from scipy.spatial.distance import cdist, pdist
 from kernelbayes.arrays import (
     Array,
     Floats,
-    NumericalWarning,
     add_into,
     as_doubles,
     as_vectors,
     epsilon,
-    exp_into,
     like,
     namespace,
     row_blocks,
     threads_for,
     to_float,
     total,
+    warn,
 )
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.stationary import Stationary
@@ -158,7 +156,7 @@ def _median_distance(U: Floats, metric: str) -> float:
             "most points coincide: the median distance is zero, so the median of the positive "
             "distances is the bandwidth"
         )
-    warnings.warn(text, NumericalWarning, stacklevel=4)
+    warn(text)
     return float(np.median(distances)) if distances.size else 1.0
 
 
@@ -168,7 +166,7 @@ class Radial(Bandwidth):
 
     def _profile(self, E: Array) -> Array:
         """Kernel values for exponents E <= 0, in their memory or not; the profile at 0 is 1."""
-        return exp_into(E)
+        return np.exp(E, out=E) if isinstance(E, np.ndarray) else namespace(E).exp(E)
 
     def _has_kink(self) -> bool:
         """Whether the profile has no derivative at 0; distances are then taken directly."""
@@ -270,7 +268,7 @@ def typical(distances: Floats) -> float:
     if (apart := distances[distances > 0.0]).size:
         return float(np.median(apart))
     text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
-    warnings.warn(text, NumericalWarning, stacklevel=4)
+    warn(text)
     return 1.0
 
 

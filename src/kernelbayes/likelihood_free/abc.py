@@ -22,12 +22,11 @@ True
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Ints, NumericalWarning, Rng, to_numpy
+from kernelbayes.arrays import Array, Floats, Ints, Rng, to_numpy, warn
 from kernelbayes.gram.lapack import least_squares
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.adjust import bounded, unbounded
@@ -217,11 +216,9 @@ def _closest(
 def _enough(kept: int, columns: int) -> bool:
     if kept >= 2 * (columns + 1):
         return True
-    warnings.warn(
+    warn(
         f"{kept} simulations are too few to adjust by a regression on {columns} columns of x; "
-        "they are not adjusted: raise the tolerance or the fraction, or summarise x",
-        NumericalWarning,
-        stacklevel=3,
+        "they are not adjusted: raise the tolerance or the fraction, or summarise x"
     )
     return False
 

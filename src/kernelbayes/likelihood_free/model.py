@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -11,7 +10,7 @@ from array_api_compat import is_torch_array
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, as_real, to_numpy
+from kernelbayes.arrays import Floats, Rng, as_generator, as_real, to_numpy, warn
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
@@ -252,11 +251,9 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
             points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
         ess = float(1.0 / np.sum(weights**2))
         if ess < UNCERTAIN_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
-            warnings.warn(
+            warn(
                 f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
-                "more simulations near the observation, or rounds, would help",
-                NumericalWarning,
-                stacklevel=3,
+                "more simulations near the observation, or rounds, would help"
             )
         theta = self.space_.parameters(points)
         return make_posterior(
@@ -318,12 +315,10 @@ class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
         share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
         unseen = share < UNSEEN
         if np.any(unseen):
-            warnings.warn(
+            warn(
                 f"{np.sum(unseen)} of {len(X)} observations are further from all simulations than "
                 "these are from one another: the simulator may not be able to make such data, and "
-                "the posterior is an extrapolation, widened towards the prior",
-                NumericalWarning,
-                stacklevel=3,
+                "the posterior is an extrapolation, widened towards the prior"
             )
         near = np.max(self.gaps_) / np.where(unseen, nearest, np.inf)
         return share, np.where(unseen, 1.0 - np.minimum(near, 1.0) ** 2, 0.0)

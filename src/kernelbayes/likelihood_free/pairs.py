@@ -22,6 +22,7 @@ from kernelbayes.arrays import (
     as_vectors,
     is_frame,
     to_numpy,
+    warn,
 )
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
@@ -222,10 +223,8 @@ def _drawn(
             warned += messages[:1]
             bar.update()
     if warned:
-        warnings.warn(
-            f"{len(warned)} of {len(theta)} posteriors came with a warning, the first: {warned[0]}",
-            NumericalWarning,
-            stacklevel=3,
+        warn(
+            f"{len(warned)} of {len(theta)} posteriors came with a warning, the first: {warned[0]}"
         )
     sizes = {drawn.shape for drawn, _ in results}
     if len(sizes) > 1:

@@ -7,12 +7,11 @@ draw of the prior lies in the region, it is one of the restricted prior, whateve
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelbayes.arrays import Bools, Floats, NumericalWarning, as_real, to_numpy
+from kernelbayes.arrays import Bools, Floats, as_real, to_numpy, warn
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import Component, from_draws
 from kernelbayes.likelihood_free.learn.adjust import Space
@@ -197,11 +196,9 @@ def prior_weights(
     found = ratio / len(ratio) if weights is None else weights * ratio
     ess = float(found.sum() ** 2 / max(float(found @ found), np.finfo(float).tiny))
     if ess < FEWEST_SIMULATIONS:
-        warnings.warn(
+        warn(
             f"only {ess:.0f} simulations count under this prior: it lies where there are few; "
-            "simulate from it, or from a wider one",
-            NumericalWarning,
-            stacklevel=4,
+            "simulate from it, or from a wider one"
         )
     if np.sum(found > 0) < FEWEST_SIMULATIONS:
         raise ValueError(

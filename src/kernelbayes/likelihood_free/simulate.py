@@ -16,13 +16,12 @@ Simulations(1000 of 1000: theta (1000, 1), x (1000, 1))
 from __future__ import annotations
 
 import os
-import warnings
 from contextlib import nullcontext
 from numbers import Real
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, Rng, as_generator
+from kernelbayes.arrays import Rng, as_generator, warn
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal
@@ -135,10 +134,10 @@ def simulate(
         found: Simulations | None = getattr(stop, "simulations", None)
         if found is None or on_interrupt == "raise":
             raise
-        warnings.warn(
+        warn(
             f"interrupted after {found.done} of {found.requested} simulations, which are kept; "
             "continue with simulate(..., resume=simulations)",
-            stacklevel=2,
+            UserWarning,
         )
         return found
     finally:
@@ -169,9 +168,7 @@ def _report(result: Simulations, plan: Plan, on_failure: str) -> None:
     first = f"{result.reason}, at theta = {where}"
     if on_failure == "raise":  # failed before, in a run that is continued
         raise SimulationError(f"{result.failed} of {result.done} simulations failed: {first}")
-    warnings.warn(
+    warn(
         f"{result.failed} of {result.done} simulations failed and were dropped (the first: "
-        f"{first}); the prior is now the one given that the simulator works",
-        NumericalWarning,
-        stacklevel=3,
+        f"{first}); the prior is now the one given that the simulator works"
     )

@@ -17,7 +17,6 @@ reasons are in :mod:`kernelbayes.rules.support`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,11 +29,11 @@ from kernelbayes.arrays import (
     Array,
     Floats,
     Ints,
-    NumericalWarning,
     as_doubles,
     namespace,
     row_blocks,
     to_numpy,
+    warn,
 )
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.mean import LEAST_MASS
@@ -311,11 +310,9 @@ def warn_unsupported(share: Array, prior: str = "prior", done: str = "is filled 
     """Say how many points lie outside the training sample, which, and how much is the prior's."""
     told = told_of(share, "points")
     if told:
-        warnings.warn(
+        warn(
             f"{told[0]} lie outside the training sample, which says little or nothing about them: "
-            f"{told[1]} of the answer is the {prior}'s and {done}",
-            NumericalWarning,
-            stacklevel=3,
+            f"{told[1]} of the answer is the {prior}'s and {done}"
         )
 
 

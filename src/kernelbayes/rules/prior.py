@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from kernelbayes.arrays import (
     Array,
-    NumericalWarning,
     Rng,
     as_floats,
     as_generator,
     epsilon,
     namespace,
     to_float,
+    warn,
 )
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
@@ -137,11 +136,9 @@ def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
     mass, arrived = to_float(prior.mass), to_float(xp.sum(gamma))
     size = to_float(xp.sum(xp.abs(prior.weights)))
     if size > 0.0 and abs(mass) < LEAST_SHARE * size:
-        warnings.warn(
+        warn(
             f"the weights of the prior cancel: they sum to {mass:.1e}, their absolute values to "
-            f"{size:.1e}. What is left is no distribution, and posteriors under it mean nothing",
-            NumericalWarning,
-            stacklevel=4,
+            f"{size:.1e}. What is left is no distribution, and posteriors under it mean nothing"
         )
     signed = abs(mass) < COVERED * size
     lost = gamma.shape[0] * to_float(xp.max(xp.abs(gamma))) <= epsilon(gamma)
@@ -150,12 +147,10 @@ def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
     marginal = Embedding(cme.inputs.points, cme.inputs.uniform, cme.inputs.kernel)
     share = arrived / (mass * to_float(xp.sum(cme.apply(marginal))))
     if share < COVERED:
-        warnings.warn(
+        warn(
             f"the training sample covers about {max(share, 0.0):.0%} of the prior's mass; the rest "
             "(values never seen, points far from any training point) is dropped. Posteriors speak "
-            "of the covered part only: add training pairs where the prior has mass",
-            NumericalWarning,
-            stacklevel=4,
+            "of the covered part only: add training pairs where the prior has mass"
         )
 
 
@@ -169,10 +164,8 @@ def usable_weights(weights: Array, method: BayesMethod) -> Array:
         weights = xp.clip(weights, min=0.0)  # IW22 Alg. 1, line 2
     if weights.shape[0] * to_float(xp.max(xp.abs(weights))) > epsilon(weights):
         return weights
-    warnings.warn(
+    warn(
         "the prior has no mass on the training sample; the training marginal is used instead. "
-        "Is the prior in the units of the training data?",
-        NumericalWarning,
-        stacklevel=3,
+        "Is the prior in the units of the training data?"
     )
     return xp.ones_like(weights) / weights.shape[0]

@@ -25,7 +25,6 @@ ridge) is kept, and only the rest is chosen.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Floats, NumericalWarning, as_vectors, to_numpy
+from kernelbayes.arrays import Floats, as_vectors, quiet, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import (
     RACE_RANK,
@@ -151,8 +150,7 @@ def _with_intervals(
     if not on_a_line(choice.arguments["kernel_z"], Z):
         return replace(choice, why={**choice.why, "intervals": "plain: states are not on a line"})
     try:
-        with warnings.catch_warnings():  # about blocks that the user has not asked about
-            warnings.simplefilter("ignore", NumericalWarning)
+        with quiet():  # about blocks that the user has not asked about
             groups = blocks_of(model, parts, fill=False)
             found = left_out(plain_copy(model, choice.arguments), groups)
     except ValueError as error:  # as above, or with holes that were filled for the race

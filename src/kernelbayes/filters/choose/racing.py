@@ -9,7 +9,6 @@ plain list of arguments of the filter (``bases``); anything that a filter takes 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Floats, NumericalWarning
+from kernelbayes.arrays import Floats, quiet
 from kernelbayes.filters.choose.holdout import (
     STRETCHES,
     Judge,
@@ -196,8 +195,7 @@ class Races:
     def _filter(self, entrant: Candidate, stretch: tuple[int, list[Part]]) -> Entry:
         """Let a candidate filter one stretch more."""
         part, sequences = stretch
-        with warnings.catch_warnings():  # a poor candidate may well have numerical trouble
-            warnings.simplefilter("ignore", NumericalWarning)
+        with quiet():  # a poor candidate may well have numerical trouble
             if part not in entrant.models:
                 entrant.models[part] = self.blank(self.parameters(entrant.at, part))
                 learn(entrant.models[part], self.without(part))

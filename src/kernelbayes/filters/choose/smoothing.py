@@ -8,14 +8,13 @@ Where no ridge gains over filtering, ``smooth`` answers with the filtered belief
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import NumericalWarning, as_vectors, to_numpy
+from kernelbayes.arrays import as_vectors, quiet, to_numpy, warn
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import Block, blocks_of, left_out, plain_copy, with_truth
 from kernelbayes.filters.choose.default import judge_states, spreads
@@ -37,16 +36,14 @@ FIRST_BACK, BACK_FACTOR = 0.1, 10.0**0.5
 BACK_RANGE = (3e-5, 10.0)
 
 
-def smoothing_of(model: KernelBayesFilter, warn: bool) -> Smoothing:
+def smoothing_of(model: KernelBayesFilter, told: bool) -> Smoothing:
     """Return how a fitted filter smooths; with a warning where the backward step gains nothing."""
     found = chosen_smoothing(model)
-    if warn and not found.gains:
-        warnings.warn(
+    if told and not found.gains:
+        warn(
             "smoothing gains nothing here: on blocks left out its loss is "
             f"{found.smoothed:.3g}, that of filtering {found.filtered:.3g}; the beliefs are the "
-            "filtered ones",
-            NumericalWarning,
-            stacklevel=5,
+            "filtered ones"
         )
     return found
 
@@ -58,8 +55,7 @@ def chosen_smoothing(model: KernelBayesFilter) -> Smoothing:
         return Smoothing(float(given))
     known = model.smoothing_
     if known is None or (not isinstance(given, str) and known.ridge != given):
-        with warnings.catch_warnings():  # about blocks that the user has not asked about
-            warnings.simplefilter("ignore", NumericalWarning)
+        with quiet():  # about blocks that the user has not asked about
             known = model.smoothing_ = choose_smoothing(model, training_parts(model))
     return known
 

@@ -40,7 +40,6 @@ or a function ``(beliefs, Z) -> array (T,)`` of losses.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -48,7 +47,7 @@ from functools import reduce
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Bools, NumericalWarning, Rng, as_vectors, to_numpy
+from kernelbayes.arrays import Bools, Rng, as_vectors, to_numpy, warn
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
@@ -124,11 +123,9 @@ def tune_filter(
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
         best = search.run()
     if not math.isfinite(best.score):
-        warnings.warn(
+        warn(
             "no candidate has finite losses at all steps, so nothing could be chosen by them; is "
-            "the loss NaN somewhere?",
-            NumericalWarning,
-            stacklevel=3,
+            "the loss NaN somewhere?"
         )
     chosen = search.parameters(best.candidate.at)
     if smooth:

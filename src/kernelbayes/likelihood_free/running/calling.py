@@ -205,8 +205,8 @@ def inspect_simulator(
         raise TypeError(f"the summary must be callable, got {type(summary).__name__}")
     caller = Caller(simulator, summary, drop=drop, rng_argument=rng_argument(simulator))
     theta = np.resize(theta, (KINDS, theta.shape[1]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # caused by arguments the simulator was not written for
+    # caused by arguments the simulator was not written for
+    with warnings.catch_warnings(action="ignore"):
         if vectorized is None:
             vectorized = _takes_batches(caller, theta, seed)
         if not vectorized:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from zlib import crc32
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints
+from kernelbayes.arrays import Floats, Ints, warn
 from kernelbayes.likelihood_free.running.calling import Failed, Outputs, Row
 from kernelbayes.points import Names
 
@@ -164,10 +163,10 @@ def read_journals(path: Path) -> tuple[dict[int, Journal], int]:
         position += FRAME.size + length
     if position < len(data):
         kept = sum(len(journal.rows) for journal in rounds.values())
-        warnings.warn(
+        warn(
             f"the last {len(data) - position} bytes of {path} are damaged and were dropped (a "
             f"record that was not written to its end?); the {kept} simulations before are used",
-            stacklevel=4,
+            UserWarning,
         )
     return rounds, position
 

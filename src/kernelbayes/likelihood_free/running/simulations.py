@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from kernelbayes.arrays import (
     Bools,
     Floats,
     Ints,
-    NumericalWarning,
     as_array,
     as_real,
     as_vectors,
     is_frame,
     to_numpy,
+    warn,
 )
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.running.calling import Failed, Output, Row, Summary, as_row
@@ -102,11 +101,9 @@ class Simulations:
                 "needed, hundreds to be of use"
             )
         if not np.all(ok):
-            warnings.warn(
+            warn(
                 f"{np.sum(~ok)} of {len(ok)} simulations have NaN or infinite data and were "
-                "dropped; the prior is now the one given that the simulator works",
-                NumericalWarning,
-                stacklevel=3,
+                "dropped; the prior is now the one given that the simulator works"
             )
         return cls(theta[ok], table[ok], ok, np.arange(len(ok)), len(ok), names, x_names)
 

@@ -41,8 +41,7 @@ class TorchSimulator:
 
 def takes_tensors(simulator: Simulator, theta: Floats, seed: Seed) -> bool:
     """Whether a simulator without ``rng`` fails at arrays theta (k, d), and not at tensors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         for tensors in (False, True):
             caller = Caller(TorchSimulator(simulator, tensors), rng_argument=None)
             for some in (theta[0], theta[:2]):
