@@ -103,6 +103,56 @@ def test_filter_and_follow(walk, capsys, tmp_path, monkeypatch):
     assert len(numbers(capsys.readouterr().out, "z_mean")) == 7
 
 
+def follow(model, state, lines, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines) + "\n"))
+    code = main(["filter", "--model", model, "--follow", "--state", state])
+    return code, capsys.readouterr()
+
+
+def test_follow_with_categories_seen_and_hidden(tmp_path, capsys, monkeypatch):
+    """What comes line by line is what a table gives, whatever is text."""
+    rng = np.random.default_rng(0)
+    z = np.sin(np.arange(90) / 5.0)
+    x = z + 0.2 * rng.normal(size=90)
+    columns = {"x": x, "lamp": np.where(x > 0.0, "on", "off"), "z": z}
+    columns["floor"] = np.where(z > 0.0, "up", "down")
+    train = written(tmp_path / "walk.csv", **columns)
+    new = written(tmp_path / "new.csv", x=x[:4], lamp=columns["lamp"][:4])
+    lines = Path(new).read_text().splitlines()
+    for seen, hidden in (("x", "floor"), ("lamp", "z"), ("x,lamp", "z,floor")):
+        model, state = (str(tmp_path / f"{seen}-{hidden}.{end}") for end in ("kb", "state"))
+        fit = ["filter", train, "--x", seen, "--z", hidden, "--new", new, "--save", model]
+        assert main(fit) == 0
+        expected = table(capsys.readouterr().out)
+        parts = [lines[:3], [lines[0], *lines[3:]]]  # stopped after two steps, started again
+        found = [follow(model, state, p, monkeypatch, capsys)[1].out for p in parts]
+        for name, cells in expected.items():
+            shown = [cell for text in found for cell in table(text)[name]]
+            if name == "floor":
+                assert shown == cells
+            else:
+                np.testing.assert_allclose(np.float64(shown), np.float64(cells), atol=1e-9)
+    code, printed = follow(model, state, ["x,lamp", ","], monkeypatch, capsys)  # nothing is seen
+    assert code == 0
+    assert len(printed.out.splitlines()) == 2
+    for line, words in (("0.1,", "line 2: the category 'lamp'"), ("dark,on", "line 2, column 'x'")):
+        code, printed = follow(model, state, ["x,lamp", line], monkeypatch, capsys)
+        assert code == 2
+        assert words in printed.err
+
+
+def test_numbers_and_a_category_are_hidden(pairs, capsys):
+    train, new, _, z = pairs
+    asked = ["--x", "a,b", "--new", new]
+    assert main(["posterior", train, "--z", "z,kind", *asked]) == 0
+    printed = capsys.readouterr().out
+    found = table(printed)
+    assert list(found)[:5] == ["z_mean", "z_sd", "z_low", "z_high", "kind"]
+    np.testing.assert_allclose(numbers(printed, "kind_n") + numbers(printed, "kind_p"), 1.0)
+    low, high = numbers(printed, "z_low"), numbers(printed, "z_high")
+    assert np.all((low < high) & (low - 1.0 < z[:5]) & (z[:5] < high + 1.0))
+
+
 def test_tune_prints_what_it_tried_and_keeps_the_model(pairs, capsys, tmp_path):
     train, new, x, z = pairs
     model = str(tmp_path / "model.kb")
@@ -281,6 +331,10 @@ def test_bad_tables(tmp_path, capsys):
     assert "is empty" in failing(capsys, "posterior", path, *ask)
     path.write_text("a,z\n1,2\n3,oops\n")
     assert "column 'z', row 3: 'oops' is not a number" in failing(capsys, "posterior", path, *ask)
+    for command in (("graph", path), ("drift", path, path), ("test", path, path)):
+        assert "column 'z', row 3: 'oops' is not a number" in failing(capsys, *command)
+    path.write_text("a;z\n1;2\n")
+    assert "separated by commas" in failing(capsys, "graph", path)
     path.write_text("a,z\n1,2\n3\n")
     assert "row 3 has 1 cells" in failing(capsys, "posterior", path, *ask)
     path.write_text("a,a\n1,2\n")

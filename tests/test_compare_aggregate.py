@@ -134,3 +134,31 @@ def test_advice_for_large_samples_is_advice_that_can_be_followed(monkeypatch):
     low = kb.nystrom(kernel, both, 5, rng=0)
     assert 0.0 < kb.mmd_aggregated(x, y, [low], permutations=20, rng=0).pvalue <= 1.0
     assert kb.mmd_test(x, y, kernel, method="features", rank=5, permutations=20, rng=0).pvalue > 0
+
+
+FAMILIES = [kb.Gaussian(1.0), kb.Gaussian(0.3), kb.Laplace(1.0), kb.Laplace(0.3)]
+
+
+def test_each_kernel_has_the_pvalue_it_has_alone():
+    """The authors' code repeats those of the first family of kernels for the second."""
+    X, Y = samples()
+    table = kb.mmd_aggregated(X, Y, FAMILIES, 300, 0).details["table"]
+    alone = [kb.mmd_aggregated(X, Y, [k], 300, 0).details["table"] for k in FAMILIES]
+    rows = [rows[by] for by in (0, 1) for rows in alone]  # all MMDs, then all centralities
+    for name in ("by", "kernel", "statistic", "pvalue"):
+        assert [row[name] for row in table] == [row[name] for row in rows]
+    assert len({row["pvalue"] for row in table}) == len(table)
+    fused = kb.mmd_fuse(X, Y, FAMILIES, 50, 0).details["table"]
+    assert len({row["statistic"] for row in fused}) == len(FAMILIES)
+
+
+def test_each_pair_of_kernels_has_the_pvalue_it_has_alone():
+    x, y = dependent()
+    table = kb.hsic_aggregated(x, y, FAMILIES, FAMILIES[1:], 300, 0).details["table"]
+    pairs = [(k, other) for k in FAMILIES for other in FAMILIES[1:]]
+    assert [row["kernel"] for row in table] == pairs
+    for row, (k, other) in zip(table, pairs, strict=True):
+        (single,) = kb.hsic_aggregated(x, y, [k], [other], 300, 0).details["table"]
+        assert row["pvalue"] == pytest.approx(single["pvalue"])
+        assert row["statistic"] == pytest.approx(single["statistic"])
+    assert len({row["pvalue"] for row in table}) == len(table)

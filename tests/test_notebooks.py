@@ -1,5 +1,6 @@
 """What people reach for: notebooks, frames of any library, kernels' settings, hidden categories."""
 
+import re
 import warnings
 
 import numpy as np
@@ -238,3 +239,39 @@ def test_confusion_is_drawn_and_reported(pairs, kinds, tmp_path):
     assert found.plot().get_ylabel() == "truth"
     page = kb.report(rule.posterior(pairs[0][:2]), tmp_path / "a.html", calibration=found)
     assert "held-out categories" in page.read_text()
+
+
+# --- documentation links --------------------------------------------------------------------------
+
+
+def estimators():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    given = kb.Gaussian(0.5), kb.Gaussian(0.5)
+    ridges = {"prior_ridge": 0.01, "transition_ridge": 0.01, "ridge": 0.01}
+    yield kb.KernelBayesRule().fit(X, X[:, 0])
+    yield kb.KernelBayesFilter(*given, **ridges, intervals="plain", rng=0).fit(X, X[:, 0])
+    yield kb.KernelBeliefPropagation([("a", "b")]).fit({"a": X[:, 0], "b": X[:, 1]})
+    yield kb.LikelihoodFree(method="importance", rng=0)
+
+
+def test_notebooks_link_to_the_documentation(monkeypatch):
+    monkeypatch.setenv("KERNELBAYES_DOCS", "https://docs.example/kb/")
+    for model in estimators():
+        page = f"https://docs.example/kb/generated/kernelbayes.{type(model).__name__}.html"
+        text = model._repr_html_()
+        assert f'href="{page}"' in text
+        assert "https://scikit-learn.org" not in text
+        if "Fitted attributes" in text:  # scikit-learn 1.9 and later
+            names = [n for n in vars(model) if re.fullmatch(r"[a-zA-Z]\w*[a-z]_", n)]
+            assert names or isinstance(model, kb.LikelihoodFree)
+            assert all(re.search(rf">\s*{name}\s*<", text) for name in names)
+            for name in ("kernel_x_", "ridge_") if isinstance(model, kb.KernelBayesRule) else ():
+                assert f'href="{page}#:~:text={name}' in text
+
+
+def test_no_documentation_no_link(monkeypatch, tmp_path):
+    monkeypatch.delenv("KERNELBAYES_DOCS", raising=False)
+    monkeypatch.setattr("kernelbayes.tables.BUILT", tmp_path / "nowhere")
+    assert "href=" not in next(estimators())._repr_html_()
+    monkeypatch.setattr("kernelbayes.tables.BUILT", tmp_path)  # what make docs has built
+    assert f'href="{tmp_path.as_uri()}/generated/' in next(estimators())._repr_html_()

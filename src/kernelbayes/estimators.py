@@ -99,11 +99,18 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
 
     Attributes
     ----------
-    kernel_x_, kernel_z_ : Kernel
-    prior_ridge_, ridge_ : float
-        The ridges in use (``prior_ridge_`` is None until a prior is given).
-    likelihood_, rule_ : Conditional
-        Of x given z, and of z given x under the prior.
+    kernel_x_ : Kernel
+        Of what is observed.
+    kernel_z_ : Kernel
+        Of what is hidden.
+    prior_ridge_ : float or None
+        Ridge of the prior's weights; None until a prior is given.
+    ridge_ : float
+        Ridge of Bayes' rule.
+    likelihood_ : Conditional
+        Of x given z.
+    rule_ : Conditional
+        Of z given x under the prior.
 
     Notes
     -----

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
 from itertools import chain, count
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+BUILT = Path(__file__).parents[2] / "docs" / "_build"  # by make docs, in a checkout
 SHOWN_ROWS = 20  # of a table in a notebook: more are cut off, as pandas does
 
 
@@ -99,3 +102,18 @@ def as_frame(rows: Iterable[Row] | Mapping[str, Any], **options: Any) -> Any:
 
 def _shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class Documented:
+    """Mixin of scikit-learn estimators whose picture in a notebook links to the documentation.
+
+    To that at the address in the environment variable ``KERNELBAYES_DOCS``, or to what ``make
+    docs`` has built in this checkout; without either there is no link.
+    """
+
+    _doc_link_module = __name__.partition(".")[0]
+
+    @property
+    def _doc_link_template(self) -> str:
+        place = os.environ.get("KERNELBAYES_DOCS") or (BUILT.as_uri() if BUILT.is_dir() else "")
+        return place and f"{place.rstrip('/')}/generated/kernelbayes.{{estimator_name}}.html"

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.cli import errors, sheets
-from kernelbayes.cli.common import (
-    add_command,
-    add_model,
-    keep,
-    page,
-    page_of,
-    stored,
-    table_of,
-    training,
-)
+from kernelbayes.cli import common, errors, sheets
 from kernelbayes.cli.errors import InputError
 from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
@@ -33,36 +23,35 @@ from kernelbayes.select.tuning import tune
 
 def add_posterior(commands: Any) -> None:
     """Add ``kernelbayes posterior``."""
-    command = add_command(
+    command = common.add_command(
         commands,
         "posterior",
         "posterior of what is hidden given what is observed, from a table of both",
         "kernelbayes posterior train.csv --x height,weight --z age --new people.csv",
     )
-    add_model(command)
-    command.add_argument(
-        "--prior", type=Path, metavar="FILE", help="table of draws of z (default: the training z)"
-    )
+    common.add_model(command)
+    text = "table of draws of z (default: the training z)"
+    command.add_argument("--prior", type=Path, metavar="FILE", help=text)
     command.set_defaults(run=_posterior)
 
 
 def _posterior(arguments: argparse.Namespace) -> None:
     if arguments.model is not None:
-        model, columns = stored(arguments, KernelBayesRule)
+        model, columns = common.stored(arguments, KernelBayesRule)
     else:
-        training(arguments)
+        common.training(arguments)
         model, columns = fitted_rule(arguments)
-        keep(arguments, model, columns)
+        common.keep(arguments, model, columns)
     if arguments.new is None:
         if arguments.save is None:
             raise InputError("--new FILE is needed, or --save FILE to keep the fitted model")
         return
     new = sheets.points(sheets.read(arguments.new), columns["x"], arguments.new)
     found = model.posterior(new)
-    table = table_of(found, columns["z"], arguments.level)
+    table = common.table_of(found, columns["z"], arguments.level)
     trust = {"support": to_numpy(found.diagnostics.support), "ess": to_numpy(found.ess)}
     sheets.write({**table, **trust}, arguments.out)
-    page_of(arguments, model, columns, found, lambda: calibrate(model))
+    common.page_of(arguments, model, columns, found, lambda: calibrate(model))
 
 
 def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[str, Any]]:
@@ -83,7 +72,7 @@ def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[st
 
 def add_infer(commands: Any) -> None:
     """Add ``kernelbayes infer``."""
-    command = add_command(
+    command = common.add_command(
         commands,
         "infer",
         "parameters of a simulator given data, from simulations",
@@ -152,7 +141,7 @@ def _infer(arguments: argparse.Namespace) -> None:
     d = np.atleast_1d(found.mean()).shape[0]
     labels = arguments.theta or list(found.names or [f"theta{j}" for j in range(d)])
     data = {"simulations of": arguments.source, "observed": arguments.observed}
-    page(arguments, found, data, names=labels, level=arguments.level)
+    common.page(arguments, found, data, names=labels, level=arguments.level)
     if arguments.draws is not None:
         draws = found.sample(arguments.draws, rng=arguments.seed, method="iid")
         sheets.write(dict(zip(labels, to_numpy(draws).T, strict=True)), arguments.out)
@@ -184,7 +173,7 @@ def _problem(path: Path) -> dict[str, Any]:
 
 def add_test(commands: Any) -> None:
     """Add ``kernelbayes test``."""
-    command = add_command(
+    command = common.add_command(
         commands,
         "test",
         "two-sample test of two tables, or independence test of columns of one",
@@ -233,12 +222,12 @@ def _test(arguments: argparse.Namespace) -> None:
     data = {"tables": ", ".join(map(str, arguments.tables))}
     for title in ("x", "y", "given"):
         data |= {title: ", ".join(getattr(arguments, title))} if getattr(arguments, title) else {}
-    page(arguments, result, data)
+    common.page(arguments, result, data)
 
 
 def add_drift(commands: Any) -> None:
     """Add ``kernelbayes drift``."""
-    command = add_command(
+    command = common.add_command(
         commands,
         "drift",
         "which columns differ between two tables, by how much, with corrected p-values",
@@ -260,7 +249,7 @@ def _drift(arguments: argparse.Namespace) -> None:
     report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
     rows = report.columns
     sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
-    page(arguments, report, {"before": arguments.before, "after": arguments.after})
+    common.page(arguments, report, {"before": arguments.before, "after": arguments.after})
     if not arguments.quiet:
         print(report.verdict, file=sys.stderr)
 

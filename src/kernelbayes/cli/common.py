@@ -12,7 +12,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.sheets import Sheet
-from kernelbayes.embedding.export import probabilities
+from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.files import load, save
 from kernelbayes.report import report
 
@@ -115,24 +115,19 @@ def training(arguments: argparse.Namespace) -> None:
         raise InputError(f"{' and '.join(missing)} are needed, or --model FILE")
 
 
-def answers(beliefs: Any, names: list[str], level: float) -> Sheet:
-    """Mean, standard deviation and interval of each coordinate, as columns."""
-    mean, std = to_numpy(beliefs.mean()), to_numpy(beliefs.std())
-    ends = to_numpy(beliefs.interval(level))
-    found: Sheet = {}
-    for j, name in enumerate(names):
-        found |= {f"{name}_mean": mean[:, j], f"{name}_sd": std[:, j]}
-        found |= {f"{name}_low": ends[:, j, 0], f"{name}_high": ends[:, j, 1]}
-    return found
-
-
 def table_of(beliefs: Any, names: list[str], level: float) -> Sheet:
     """Columns of the answer: of numbers mean, deviation and interval, of a category its share."""
-    points = beliefs.points
-    if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
-        return answers(beliefs, names, level)
-    if len(names) > 1:
-        raise InputError("several hidden columns with text among them have no table of answers")
-    labels, P = probabilities(beliefs)
-    columns = {f"{names[0]}_{label}": P[:, k] for k, label in enumerate(labels)}
-    return {names[0]: np.asarray(labels)[np.argmax(P, axis=1)], **columns}
+    found: Sheet = {}
+    for part in parts(beliefs):
+        own = names if part is beliefs else [*part.names]
+        if is_categorical(part):
+            labels, P = probabilities(part)
+            found[own[0]] = np.asarray(labels)[np.argmax(P, axis=1)]
+            found |= {f"{own[0]}_{label}": P[:, k] for k, label in enumerate(labels)}
+            continue
+        mean, std = (np.atleast_2d(to_numpy(a)) for a in (part.mean(), part.std()))
+        ends = to_numpy(part.interval(level)).reshape(*mean.shape, 2)
+        for j, name in enumerate(own):
+            found |= {f"{name}_mean": mean[:, j], f"{name}_sd": std[:, j]}
+            found |= {f"{name}_low": ends[:, j, 0], f"{name}_high": ends[:, j, 1]}
+    return found

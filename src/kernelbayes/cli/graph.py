@@ -39,7 +39,8 @@ def add_graph(commands: Any) -> None:
 
 
 def _graph(arguments: argparse.Namespace) -> None:
-    data = _nodes(sheets.read(arguments.data))
+    sheet = sheets.read(arguments.data)
+    data = _nodes(sheets.chosen(sheet, list(sheet), arguments.data))
     graph = "tree" if arguments.edges is None else [_edge(e, data) for e in arguments.edges]
     used = list(data) if graph == "tree" else list(dict.fromkeys(n for e in graph for n in e))
     model = KernelBeliefPropagation(graph, rank=arguments.rank, rng=arguments.seed)
@@ -49,14 +50,12 @@ def _graph(arguments: argparse.Namespace) -> None:
     beliefs = model.query(evidence=new)
     found: sheets.Sheet = {}
     for name, given in new.items():
-        belief = beliefs[name]
+        belief, empty = beliefs[name], _empty(given)
         if given.dtype.kind == "f":
-            empty = _empty(given)
             mean, ends = to_numpy(belief.mean())[:, 0], to_numpy(belief.interval(arguments.level))
             columns = {"": mean, "_low": ends[:, 0, 0], "_high": ends[:, 0, 1]}
             found |= {name + end: np.where(empty, values, given) for end, values in columns.items()}
         else:
-            empty = _empty(given)
             found[name] = np.where(empty, np.asarray(belief.mode()).ravel(), given)
     sheets.write(found, arguments.out)
     holes = [name for name, given in new.items() if any(_empty(given))]

@@ -35,8 +35,7 @@ class Live(ThreadingHTTPServer):
 
     def publish(self, step: dict[str, Any], end: bool = False) -> None:
         """Send the numbers of one step to all who look."""
-        known = {name: float(v) if math.isfinite(v) else None for name, v in step.items()}
-        told = json.dumps(known)
+        told = json.dumps({n: v if isinstance(v, str) else _finite(v) for n, v in step.items()})
         with self.changed:
             self.seen.append(f"{'event: end' if end else ': step'}\ndata: {told}\n\n")
             self.sent, self.ended = self.sent + 1, end
@@ -46,6 +45,10 @@ class Live(ThreadingHTTPServer):
         self.publish({}, end=True)
         self.shutdown()
         self.server_close()
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -44,7 +44,8 @@ def numbers(
     for name in columns:
         column = _column(sheet, name, path)
         if column.dtype.kind not in "fiub":
-            row, text = next((i, t) for i, t in enumerate(column) if not _is_number(t))
+            cells = enumerate(column)
+            row, text = next((i, t) for i, t in cells if not _is_number(t) and str(t).strip())
             raise InputError(f"{path}: column {name!r}, row {row + 2}: {text!r} is not a number")
         values = column.astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(values) & ~(missing & np.isnan(values)))
@@ -56,26 +57,35 @@ def numbers(
 
 
 def chosen(sheet: Sheet, columns: Sequence[str], path: Path) -> Sheet:
-    """Return some columns of a table as they are."""
-    return {name: _column(sheet, name, path) for name in columns}
+    """Return some columns, numbers or categories; text among as many numbers is refused."""
+    found = {name: _column(sheet, name, path) for name in columns}
+    for name in texts(found):
+        cells = [cell for cell in found[name] if str(cell).strip()]
+        if 0 < len(cells) <= 2 * sum(map(_is_number, cells)):
+            numbers(sheet, [name], path)  # says which row is not a number
+    return found
+
+
+def texts(sheet: Sheet) -> list[str]:
+    """Columns that are not numbers."""
+    return [name for name, column in sheet.items() if column.dtype.kind not in "fiub"]
 
 
 def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False) -> Any:
     """Columns as the library takes them: an array, one column of categories, or a frame."""
     found = chosen(sheet, columns, path)
-    texts = [name for name, column in found.items() if column.dtype.kind not in "fiub"]
-    # A number in a column says that the others were meant to be numbers too.
-    if not texts or any(any(map(_is_number, found[name])) for name in texts):
+    words = texts(found)
+    if not words:
         return numbers(sheet, columns, path, missing)
-    if any(not str(text) for name in texts for text in found[name]):
-        raise InputError(f"{path}: a column of categories has empty cells: {', '.join(texts)}")
+    if any(not str(text).strip() for name in words for text in found[name]):
+        raise InputError(f"{path}: a column of categories has empty cells: {', '.join(words)}")
     if len(columns) == 1:
         return found[columns[0]].astype(str)
     try:
         import pandas
     except ImportError as error:
         raise InputError(
-            f"columns of text beside numbers ({', '.join(texts)}) need pandas: "
+            f"columns of text beside numbers ({', '.join(words)}) need pandas: "
             "pip install 'kernelbayes[pandas]'"
         ) from error
     return pandas.DataFrame(found)
@@ -98,43 +108,37 @@ def others(sheet: Sheet, taken: Iterable[str]) -> list[str]:
 def write(sheet: Mapping[str, Any], out: Path | None) -> None:
     """Write a table to a file, or as CSV to standard output."""
     columns = {name: np.asarray(column) for name, column in sheet.items()}
+    if out is not None and out.suffix.lower() == ".parquet":
+        _write_parquet(columns, out)
+        return
     with _written(out) as file:
-        if file is None:
-            _write_parquet(columns, out)
-            return
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(map(_row, zip(*columns.values(), strict=True)))
+        writer.writerows(map(row, zip(*columns.values(), strict=True)))
 
 
 def write_json(result: Mapping[str, Any], out: Path | None) -> None:
     """Write a result to a file, or to standard output, as JSON."""
-    text = json.dumps(dict(result), indent=2) + "\n"
-    if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        out.write_text(text)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+    with _written(out) as file:
+        json.dump(dict(result), file, indent=2)
+        file.write("\n")
 
 
-def _row(row: Iterable[Any]) -> list[str]:
-    return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in row]
+def row(values: Iterable[Any]) -> list[str]:
+    """Cells of a row, numbers with all their digits."""
+    return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in values]
 
 
 @contextlib.contextmanager
-def _written(out: Path | None) -> Iterator[TextIO | None]:
+def _written(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
-    elif out.suffix.lower() == ".parquet":
-        yield None
-    else:
-        try:
-            with out.open("w", newline="") as file:
-                yield file
-        except OSError as error:
-            raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+        return
+    try:
+        with out.open("w", newline="") as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
 
 
 def _column(sheet: Sheet, name: str, path: Path) -> npt.NDArray[Any]:
@@ -149,6 +153,8 @@ def _read_csv(path: Path) -> Sheet:
     if not rows:
         return {}
     header = [name.strip() for name in rows[0]]
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise InputError(f"{path}: cells are separated by commas here, not as in {header[0]!r}")
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InputError(f"{path} has two columns named {twice[0]!r}")
@@ -192,7 +198,10 @@ def _read_parquet(path: Path) -> Sheet:
         raise InputError("Parquet files need pyarrow: pip install pyarrow") from error
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: not a Parquet file") from error
-    return {str(name): frame[name].to_numpy() for name in frame.columns}
+    found = {str(name): column.to_numpy() for name, column in frame.items()}
+    for name, column in frame[texts(found)].items():  # also numbers that Python holds one by one
+        found[name] = _typed(column.astype(str).mask(column.isna(), "").tolist())
+    return found
 
 
 def _write_parquet(columns: Mapping[str, Any], out: Path | None) -> None:

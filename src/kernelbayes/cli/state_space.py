@@ -91,8 +91,9 @@ def _filter(arguments: argparse.Namespace) -> None:
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """Filter fitted to the training table, and its columns."""
-    columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u}
     sheet, path = sheets.read(arguments.data), arguments.data
+    texts = sheets.texts(sheets.chosen(sheet, arguments.x, path))
+    columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u, "texts": texts}
     X, Z, U = [], [], []
     for rows in sheets.groups(sheet, arguments.sequence, path):
         part = {name: column[rows] for name, column in sheet.items()}
@@ -143,27 +144,36 @@ def _follow(
         if len(row) != len(header):
             raise InputError(f"line {line} has {len(row)} cells, the header {len(header)}")
         cells = dict(zip(header, row, strict=True))
-        x = np.array([_number(cells[name], name, line) for name in columns["x"]])
         control = None
         if columns["u"] is not None:
             control = np.array([_number(cells[name], name, line) for name in columns["u"]])
-        state, info = model.step(state, x, control)
+        state, info = model.step(state, _observation(cells, columns, line), control)
         if arguments.state is not None:
             save(state, arguments.state)
-        belief = state.belief
-        found: dict[str, Any] = {}
-        ends = to_numpy(belief.interval(arguments.level))
-        for j, name in enumerate(columns["z"]):
-            found |= {f"{name}_mean": belief.mean()[j], f"{name}_sd": belief.std()[j]}
-            found |= {f"{name}_low": ends[j, 0], f"{name}_high": ends[j, 1]}
+        table = table_of(state.belief, columns["z"], arguments.level)
+        found = {name: column[0] for name, column in table.items()}
         found |= {"support": info.support, "ess": info.ess}
         if live is not None:
             live.publish({"t": state.t, **found, "prior_share": info.prior_share})
         if not titled:
             writer.writerow(found)
             titled = True
-        writer.writerow([repr(float(value)) for value in found.values()])
+        writer.writerow(sheets.row(found.values()))
         sys.stdout.flush()
+
+
+def _observation(cells: dict[str, str], columns: dict[str, Any], line: int) -> Any:
+    """Return what one line tells: numbers, a category, or both by name; None where all is empty."""
+    texts = columns.get("texts", ())
+    if not any(cells[name].strip() for name in columns["x"]):
+        return None
+    empty = [name for name in texts if not cells[name].strip()]
+    if empty:
+        raise InputError(f"line {line}: the category {empty[0]!r} is empty, but others are not")
+    x = {n: cells[n] if n in texts else _number(cells[n], n, line) for n in columns["x"]}
+    if not texts:
+        return np.array(list(x.values()))
+    return x if len(x) > 1 else np.array(list(x.values()))
 
 
 def _number(text: str, name: str, line: int) -> float:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
@@ -115,14 +116,7 @@ def load(path: str | os.PathLike[str], **functions: Callable[..., Any]) -> Any:
             raise ValueError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
             raise ValueError(f"{path}: truncated, altered or not a file of kernelbayes") from error
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            IndexError,
-            AttributeError,
-            OverflowError,
-        ) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             if isinstance(error, _Asked):
                 raise
             raise ValueError(f"{path}: altered; its contents do not fit together") from error
@@ -212,20 +206,14 @@ def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[
             raise _BadFile(f"altered; array {i} is not the one that was written")
         stream = io.BytesIO(data)
         major, _ = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if major == 1
-            else np.lib.format.read_array_header_2_0
-        )
+        form = np.lib.format
+        read = form.read_array_header_1_0 if major == 1 else form.read_array_header_2_0
         shape, fortran, dtype = read(stream, max_header_size=LARGEST_HEADER)
         if dtype.kind not in KINDS_STORED or dtype.hasobject:
             raise _BadFile(f"altered; array {i} has type {dtype}, which is never written")
         if list(shape) != list(entry["shape"]) or dtype.str != entry["dtype"]:
             raise _BadFile(f"altered; array {i} has another shape or type than the manifest says")
-        entries = 1
-        for length in shape:
-            entries *= length
-        if entries * dtype.itemsize != len(data) - stream.tell():
+        if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
             raise _BadFile(f"altered; array {i} claims another size than it has")
         flat = np.frombuffer(data, dtype=dtype, offset=stream.tell())
         yield flat.reshape(shape, order="F" if fortran else "C").copy(order="K")

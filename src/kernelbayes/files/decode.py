@@ -22,6 +22,7 @@ from kernelbayes.gram.base import Dense
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.conditional import Conditional
 
+SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
@@ -44,6 +45,8 @@ class Decoder:
         if "class" in node:
             return self._object(node)
         ((kind, value),) = node.items()
+        if kind in SEQUENCES:
+            return SEQUENCES[kind](self._all(value))
         return getattr(self, f"_{kind}")(value) if kind in _DECODED else _unknown(kind)
 
     def _all(self, nodes: list[Node]) -> list[Any]:
@@ -104,18 +107,6 @@ class Decoder:
     def _dict(self, pairs: list[list[Node]]) -> dict[Any, Any]:
         return {self.decode(key): self.decode(value) for key, value in pairs}
 
-    def _list(self, nodes: list[Node]) -> list[Any]:
-        return self._all(nodes)
-
-    def _tuple(self, nodes: list[Node]) -> tuple[Any, ...]:
-        return tuple(self._all(nodes))
-
-    def _set(self, nodes: list[Node]) -> set[Any]:
-        return set(self._all(nodes))
-
-    def _frozenset(self, nodes: list[Node]) -> frozenset[Any]:
-        return frozenset(self._all(nodes))
-
     def _function(self, name: str) -> Callable[..., Any]:
         return self.functions[name]
 
@@ -151,17 +142,7 @@ class Decoder:
 # Kinds of nodes, each decoded by the method of its name.
 _DECODED = (
     *("array", "scalar", "objects", "torch", "slice", "generator", "method", "scipy", "dict"),
-    *(
-        "list",
-        "tuple",
-        "set",
-        "frozenset",
-        "function",
-        "same",
-        "component",
-        "neighbours",
-        "constant",
-    ),
+    *("function", "same", "component", "neighbours", "constant"),
 )
 
 

@@ -37,10 +37,10 @@ from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
 from kernelbayes.points import PointsLike, integer, option, positive, share
 from kernelbayes.rules.conditional import Ridge
-from kernelbayes.tables import Table
+from kernelbayes.tables import Documented, Table
 
 
-class KernelBeliefPropagation(BaseEstimator):  # type: ignore[misc]
+class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     """Beliefs about the nodes of a graph, from evidence about some of them.
 
     Parameters

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
+from kernelbayes.tables import Documented
 
 
-class KernelSettings:
+class KernelSettings(Documented):
     """Mixin of scikit-learn estimators: what their kernels are made of are parameters too.
 
     Kernels are immutable, so ``set_params(kernel_x__bandwidth=2.0)`` puts another kernel in place.

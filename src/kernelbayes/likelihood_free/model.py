@@ -31,6 +31,7 @@ from kernelbayes.likelihood_free.reweight import (
 from kernelbayes.likelihood_free.simulate import Simulations
 from kernelbayes.points import PointsLike, in_order, query
 from kernelbayes.select.search import progress_bar
+from kernelbayes.tables import Documented
 
 Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]
 # A warning says when an observation is further from the simulations than all but this share of
@@ -79,7 +80,7 @@ class Report:
     settled: bool = False
 
 
-class LikelihoodFree(BaseEstimator):  # type: ignore[misc]
+class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     r"""Posteriors from simulations (theta_i, x_i), for any number of observations.
 
     Parameters

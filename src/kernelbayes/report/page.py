@@ -14,29 +14,8 @@ from typing import Any
 
 from kernelbayes.files.archive import checked_path, replaced
 from kernelbayes.points import share
+from kernelbayes.report import contents, words
 from kernelbayes.report.canvas import as_json
-from kernelbayes.report.contents import (
-    MOST_ROWS,
-    Asked,
-    Section,
-    code_of,
-    facts,
-    is_beliefs,
-    is_model,
-    learned,
-    question_of,
-    rounded,
-    sections_of,
-    tried,
-)
-from kernelbayes.report.words import (
-    TITLES,
-    Light,
-    calibration_light,
-    check_light,
-    lights_of,
-    overall,
-)
 from kernelbayes.tables import Table
 
 
@@ -97,29 +76,29 @@ def report(
         raise ValueError(f"a page is an HTML file, but its name is {path.name!r}; use .html")
     known = getattr(result, "diagnostics", None)
     model = getattr(known, "model", None) if model is None else model
-    model = result if is_model(result) else model
-    if is_beliefs(result) and isinstance(result, list):
+    model = result if contents.is_model(result) else model
+    if contents.is_beliefs(result) and isinstance(result, list):
         result = list(result)
-    asked = Asked(names, share(level, "level"), truth, model)
+    asked = contents.Asked(names, share(level, "level"), truth, model)
     try:
-        sections = sections_of(result, asked)
-        lights = [] if is_model(result) else lights_of(result)
+        sections = contents.sections_of(result, asked)
+        lights = [] if contents.is_model(result) else words.lights_of(result)
     except (AttributeError, TypeError) as error:
         if isinstance(error, TypeError) or hasattr(result, "weights"):
             raise
         raise TypeError(f"there is no page about a {type(result).__name__}") from error
     own = getattr(result[0] if isinstance(result, list) else result, "calibration", None)
     held_out = own if calibration is None else calibration
-    lights += [] if held_out is None else [calibration_light(held_out, own is not None)]
-    lights += [check_light(check) for check in checks]
-    question, numbers = question or question_of(result, asked), count()
+    lights += [] if held_out is None else [words.calibration_light(held_out, own is not None)]
+    lights += [words.check_light(check) for check in checks]
+    question, numbers = question or contents.question_of(result, asked), count()
     about = [
-        _verdict(lights, is_model(result)),
-        _facts("Data", facts(result, data, model)),
+        _verdict(lights, contents.is_model(result)),
+        _facts("Data", contents.facts(result, data, model)),
         *(_section(section, numbers) for section in sections),
         _diagnostics(lights),
         _chosen(model),
-        f"<h2>Code</h2><pre>{escape(code or code_of(result, model, path.name))}</pre>",
+        f"<h2>Code</h2><pre>{escape(code or contents.code_of(result, model, path.name))}</pre>",
     ]
     text = _page(title or question, question, "".join(about))
     with replaced(path) as file:
@@ -149,12 +128,12 @@ def _page(title: str, question: str, body: str) -> str:
     )
 
 
-def _verdict(lights: Sequence[Light], about_model: bool) -> str:
+def _verdict(lights: Sequence[words.Light], about_model: bool) -> str:
     if about_model and not lights:
         return ""
-    colour, told = overall(lights)
+    colour, told = words.overall(lights)
     return (
-        f'<div class="verdict {colour}"><span class="light {colour}">{TITLES[colour]}</span>'
+        f'<div class="verdict {colour}"><span class="light {colour}">{words.TITLES[colour]}</span>'
         f"<span>{escape(told)}</span></div>"
     )
 
@@ -166,7 +145,7 @@ def _facts(title: str, found: Mapping[str, str]) -> str:
     return f"<h2>{title}</h2><dl>{rows}</dl>"
 
 
-def _section(section: Section, numbers: Iterator[int]) -> str:
+def _section(section: contents.Section, numbers: Iterator[int]) -> str:
     shown = section.shown
     drawn = "".join(picture.html(next(numbers)) for picture in shown.pictures)
     text = f"<p>{escape(section.text)}</p>" if section.text else ""
@@ -191,18 +170,19 @@ def _slider(places: Sequence[str]) -> str:
 def _table(table: Table) -> str:
     if not table:
         return ""
-    some = Table(table[:MOST_ROWS])
+    some = Table(table[: contents.MOST_ROWS])
     left = len(table) - len(some)
     more = f'<p class="soft">{left} more rows are not shown.</p>' if left else ""
     return f'<div class="wide">{some.html()}</div>{more}'
 
 
-def _diagnostics(lights: Sequence[Light]) -> str:
+def _diagnostics(lights: Sequence[words.Light]) -> str:
     if not lights:
         return ""
     rows = "".join(
         f'<tr><td>{escape(one.name)}</td><td><span class="light {one.colour}">'
-        f"{TITLES[one.colour]}</span></td><td>{escape(one.value)}</td><td>{escape(one.means)}</td>"
+        f"{words.TITLES[one.colour]}</span></td>"
+        f"<td>{escape(one.value)}</td><td>{escape(one.means)}</td>"
         f"<td>{'' if one.colour == 'good' else escape(one.advice)}</td></tr>"
         for one in lights
     )
@@ -216,8 +196,8 @@ def _diagnostics(lights: Sequence[Light]) -> str:
 def _chosen(model: Any) -> str:
     if model is None:
         return ""
-    found = _facts("What was chosen", {"model": type(model).__name__, **learned(model)})
-    rows = tried(model)
+    found = _facts("What was chosen", {"model": type(model).__name__, **contents.learned(model)})
+    rows = contents.tried(model)
     if not rows:
         return found
     ended = [math.isfinite(row.get("score", math.nan)) for row in rows]
@@ -234,4 +214,4 @@ def _short(value: Any) -> Any:
         return "dropped early"
     if value is None:
         return ""
-    return value if isinstance(value, float | int) else rounded(str(value))
+    return value if isinstance(value, float | int) else contents.rounded(str(value))
