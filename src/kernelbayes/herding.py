@@ -225,9 +225,12 @@ def _on_simplex(
 
 
 def herd_anywhere(
-    mu: Callable[[Floats], Floats], kernel: Callable[[Floats, Floats], Floats], candidates: Floats,
-    values: Floats, m: int,
-) -> Floats:  # fmt: skip
+    mu: Callable[[Floats], Floats],
+    kernel: Callable[[Floats, Floats], Floats],
+    candidates: Floats,
+    values: Floats,
+    m: int,
+) -> Floats:
     """Herd m points (m, d) of R^d (KMCF16 eq. 2.16, 2.17), each search starting at a candidate.
 
     ``mu`` and ``kernel`` are functions on NumPy points. No pick is worse than the best candidate.

@@ -36,7 +36,9 @@ class Table(list[Row]):
     def _cells(self) -> list[list[str]]:
         """Header and rows as text, numbers to four digits."""
         names = list(dict.fromkeys(name for row in self for name in row))
-        return [names, *([_shown(row.get(name, "")) for name in names] for row in self)]
+        lines = ([row.get(name, "") for name in names] for row in self)
+        shown = ([f"{v:.4g}" if isinstance(v, float) else str(v) for v in line] for line in lines)
+        return [names, *shown]
 
     def _repr_html_(self) -> str:
         """Table for notebooks; names are escaped."""
@@ -98,10 +100,6 @@ def as_frame(rows: Iterable[Row] | Mapping[str, Any], **options: Any) -> Any:
     except ImportError as error:
         raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
     return pandas.DataFrame(rows, **options)
-
-
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 class Documented:

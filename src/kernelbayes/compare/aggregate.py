@@ -63,10 +63,16 @@ from kernelbayes.points import PointsLike, count, own, share
 
 
 def mmd_aggregated(
-    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None = None,
-    permutations: int = 2000, rng: Rng = None, *, weights: Array | None = None,
-    centrality: float = 0.1, alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+    X: PointsLike,
+    Y: PointsLike,
+    kernels: Sequence[Kernel] | None = None,
+    permutations: int = 2000,
+    rng: Rng = None,
+    *,
+    weights: Array | None = None,
+    centrality: float = 0.1,
+    alpha: float = 0.05,
+) -> KernelTestResult:
     """Two-sample test over a collection of kernels (MMDAgg), with exact level.
 
     Parameters
@@ -138,10 +144,15 @@ def centrality_of(sums: Sums) -> Floats:
 
 
 def mmd_fuse(
-    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None = None,
-    permutations: int = 2000, rng: Rng = None, *, weights: Array | None = None,
+    X: PointsLike,
+    Y: PointsLike,
+    kernels: Sequence[Kernel] | None = None,
+    permutations: int = 2000,
+    rng: Rng = None,
+    *,
+    weights: Array | None = None,
     alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+) -> KernelTestResult:
     r"""Two-sample test that fuses many kernels by a soft maximum (MMD-FUSE), with exact level.
 
     .. math:: \mathrm{FUSE} = \frac{1}{\lambda} \log \sum_k w_k
@@ -197,8 +208,9 @@ def mmd_fuse(
     best = problems[int(np.argmax(part))]
     rows = zip(problems, table[:, 0].tolist(), part.tolist(), strict=True)
     told = tuple({"kernel": p.named, "statistic": t, "share": q} for p, t, q in rows)
-    outcome = Outcome(float(every[0]), every[1:], best.estimate(), 1.0, {"table": told},
-                      witness=best.witness())  # fmt: skip
+    outcome = Outcome(
+        float(every[0]), every[1:], best.estimate(), 1.0, {"table": told}, witness=best.witness()
+    )
     result = finish(best, options, outcome, {})
     return replace(result, method="fused", power_estimate=None)
 
@@ -217,10 +229,16 @@ def root_mean_squares(problems: Sequence[TwoSamples]) -> Floats:
 
 
 def hsic_aggregated(
-    X: PointsLike, Y: PointsLike, kernels_x: Sequence[Kernel] | None = None,
-    kernels_y: Sequence[Kernel] | None = None, permutations: int = 1000, rng: Rng = None, *,
-    weights: Array | None = None, alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+    X: PointsLike,
+    Y: PointsLike,
+    kernels_x: Sequence[Kernel] | None = None,
+    kernels_y: Sequence[Kernel] | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
+    weights: Array | None = None,
+    alpha: float = 0.05,
+) -> KernelTestResult:
     """Independence test over all pairs of two collections of kernels (HSICAgg), with exact level.
 
     Parameters
@@ -276,9 +294,13 @@ def hsic_aggregated(
 
 
 def aggregate(
-    problems: Sequence[Problem], table: Floats, scales: Floats, w: Floats, options: Options,
+    problems: Sequence[Problem],
+    table: Floats,
+    scales: Floats,
+    w: Floats,
+    options: Options,
     by: Sequence[str] = (),
-) -> KernelTestResult:  # fmt: skip
+) -> KernelTestResult:
     """Aggregate statistics (rows, 1 + B) of the members of the null, the observed sample first.
 
     The first rows are the statistics of the problems, in their order; with ``by`` there may be as

@@ -23,10 +23,17 @@ from kernelbayes.points import PointsLike, concatenate, own
 
 
 def ci_test(
-    X: PointsLike, Y: PointsLike, Z: PointsLike, kernel_x: Kernel | None = None,
-    kernel_y: Kernel | None = None, kernel_z: Kernel | None = None, permutations: int = 1000,
-    rng: Rng = None, *, alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+    X: PointsLike,
+    Y: PointsLike,
+    Z: PointsLike,
+    kernel_x: Kernel | None = None,
+    kernel_y: Kernel | None = None,
+    kernel_z: Kernel | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
+    alpha: float = 0.05,
+) -> KernelTestResult:
     r"""Test whether X and Y are independent given Z, by residuals of conditional embeddings.
 
     Parameters
@@ -91,10 +98,17 @@ def ci_test(
 
 
 def conditional_mmd_test(
-    X1: PointsLike, Y1: PointsLike, X2: PointsLike, Y2: PointsLike, kernel_x: Kernel | None = None,
-    kernel_y: Kernel | None = None, permutations: int = 1000, rng: Rng = None, *,
+    X1: PointsLike,
+    Y1: PointsLike,
+    X2: PointsLike,
+    Y2: PointsLike,
+    kernel_x: Kernel | None = None,
+    kernel_y: Kernel | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
     alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+) -> KernelTestResult:
     r"""Test whether the distribution of y given x is the same in two samples.
 
     The distributions of x may differ. With a label t that says which sample a pair is from, the

@@ -122,9 +122,13 @@ class DriftReport:
 
 
 def drift_report(
-    a: PointsLike, b: PointsLike, *, alpha: float = 0.05, permutations: int | None = None,
+    a: PointsLike,
+    b: PointsLike,
+    *,
+    alpha: float = 0.05,
+    permutations: int | None = None,
     rng: Rng = None,
-) -> DriftReport:  # fmt: skip
+) -> DriftReport:
     """Compare two tables column by column and as a whole.
 
     Parameters

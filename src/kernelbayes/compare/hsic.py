@@ -47,10 +47,8 @@ from kernelbayes.compare.problem import (
     Options,
     Problem,
     check_sizes,
-    exact,
-    finish,
     jackknife,
-    settled,
+    run,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
@@ -59,12 +57,22 @@ from kernelbayes.points import Points, PointsLike, count, own, take
 
 
 def hsic_test(
-    X: PointsLike, Y: PointsLike, kernel_x: samples.Choice | None = None,
-    kernel_y: samples.Choice | None = None, permutations: int = 1000, rng: Rng = None, *,
-    method: Method = "auto", unbiased: bool = False, weights: Array | None = None,
-    alpha: float = 0.05, split: float = 0.5, block_length: BlockLength = "auto",
-    block_size: int | None = None, rank: int | None = None,
-) -> KernelTestResult:  # fmt: skip
+    X: PointsLike,
+    Y: PointsLike,
+    kernel_x: samples.Choice | None = None,
+    kernel_y: samples.Choice | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
+    method: Method = "auto",
+    unbiased: bool = False,
+    weights: Array | None = None,
+    alpha: float = 0.05,
+    split: float = 0.5,
+    block_length: BlockLength = "auto",
+    block_size: int | None = None,
+    rank: int | None = None,
+) -> KernelTestResult:
     r"""Test whether two variables are independent, by the Hilbert-Schmidt independence criterion.
 
     .. math:: \mathrm{HSIC} = \frac{1}{n^2} \operatorname{tr} G_X H G_Y H, \qquad
@@ -138,9 +146,7 @@ def hsic_test(
         (kernel_x, kernel_y), details["chosen_from"] = samples.most_powerful(problems)
     X, Y = own(kernel_x.points(X, "X"), X), own(kernel_y.points(Y, "Y"), Y)
     check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
-    problem = Pairs.of(X, Y, kernel_x, kernel_y, weights)
-    options = settled(problem, options)
-    return finish(problem, options, LARGE.get(options.method, exact)(problem, options), details)
+    return run(Pairs.of(X, Y, kernel_x, kernel_y, weights), options, details, LARGE)
 
 
 @dataclass(frozen=True, eq=False)

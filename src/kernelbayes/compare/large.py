@@ -90,9 +90,9 @@ def _quadruples(problem: Problem, orders: Sequence[Ints]) -> tuple[Floats, Float
         [take(points, rows) for rows in order[: 2 * q].reshape(2, q)]
         for (points,), order in zip(problem.samples, orders, strict=True)
     )
-    paired = _paired(kernel)
-    xx, yy = paired(x1, x2), paired(y1, y2)
-    h = xx + yy - paired(x1, y2) - paired(x2, y1)
+    pairs = (x1, x2), (y1, y2), (x1, y2), (x2, y1)  # the points are checked
+    xx, yy, xy, yx = (as_doubles(kernel._paired(*pair)) for pair in pairs)
+    h = xx + yy - xy - yx
     own = np.concatenate([as_doubles(kernel.diag(x1)), as_doubles(kernel.diag(y1))])
     spread = own.mean() - 0.5 * (xx.mean() + yy.mean())
     return h, np.array([spread]), np.abs(own).max(keepdims=True)
@@ -110,15 +110,12 @@ def _pairs_of_pairs(problem: Problem, orders: Sequence[Ints]) -> tuple[Floats, F
     differences, tops = [], []
     for points, kernel in zip(problem.samples[0], problem.kernels, strict=True):
         a, b, c, d = (take(points, rows) for rows in quadruples)
-        paired = _paired(kernel)
-        differences.append(paired(a, b) + paired(c, d) - paired(a, c) - paired(b, d))
+        pairs = (a, b), (c, d), (a, c), (b, d)
+        ab, cd, ac, bd = (as_doubles(kernel._paired(*pair)) for pair in pairs)
+        differences.append(ab + cd - ac - bd)
         tops.append(float(np.abs(as_doubles(kernel.diag(a))).max()))
     x, y = differences
     return 0.25 * x * y, 0.25 * np.array([np.mean(x**2), np.mean(y**2)]), np.array(tops)
-
-
-def _paired(kernel: Kernel) -> Callable[[Points, Points], Floats]:
-    return lambda X, Y: as_doubles(kernel._paired(X, Y))  # the points are checked
 
 
 # --- blocks --------------------------------------------------------------------------------------
@@ -127,7 +124,14 @@ def _paired(kernel: Kernel) -> Callable[[Points, Points], Floats]:
 def block(problem: Problem, options: Options) -> Outcome:
     """Mean of the unbiased statistic over blocks that share all samples out evenly."""
     rng, sizes = options.rng, problem.sizes
-    q = _blocks(min(sizes), options.block_size, problem.least)
+    n, size = min(sizes), options.block_size
+    size = max(problem.least, min(math.isqrt(n), MOST_IN_BLOCK)) if size is None else size
+    size = integer(size, "block_size", problem.least)
+    if n < 2 * size:
+        raise ValueError(
+            f"{n} points make fewer than two blocks of {size}; use method='permutation'"
+        )
+    q = n // size
     orders = [rng.permutation(n)[: n // q * q].reshape(q, -1) for n in sizes]
     total, values, own = np.zeros(1 + options.permutations), [], []
     for rows in zip(*orders, strict=True):
@@ -140,19 +144,8 @@ def block(problem: Problem, options: Options) -> Outcome:
     spread = _spread(np.mean(own, axis=0), part.scales)
     error = float(np.std(values, ddof=1)) / math.sqrt(q)
     estimate = Estimate(float(total[0]), spread, error, error / spread)
-    details = {"blocks": q, "block_size": min(sizes) // q}
+    details = {"blocks": q, "block_size": n // q}
     return Outcome(float(total[0]), total[1:], estimate, part.scale, details)
-
-
-def _blocks(n: int, size: int | None, least: int) -> int:
-    """Return the number of blocks of at least ``size`` points."""
-    size = max(least, min(math.isqrt(n), MOST_IN_BLOCK)) if size is None else size
-    size = integer(size, "block_size", least)
-    if n < 2 * size:
-        raise ValueError(
-            f"{n} points make fewer than two blocks of {size}; use method='permutation'"
-        )
-    return n // size
 
 
 def _spread(own: Floats, tops: Floats) -> float:

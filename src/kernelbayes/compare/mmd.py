@@ -40,13 +40,11 @@ from kernelbayes.compare.problem import (
     Options,
     Problem,
     check_sizes,
-    exact,
-    finish,
     jackknife,
     one_space,
+    run,
     same_columns,
     sample_gram,
-    settled,
 )
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
@@ -56,12 +54,22 @@ from kernelbayes.points import Points, PointsLike, concatenate, count
 
 
 def mmd_test(
-    X: PointsLike, Y: PointsLike, kernel: samples.Choice | None = None, permutations: int = 1000,
-    rng: Rng = None, *, method: Method = "auto", unbiased: bool = False,
-    weights_x: Array | None = None, weights_y: Array | None = None, alpha: float = 0.05,
-    split: float = 0.5, block_length: BlockLength = "auto", block_size: int | None = None,
+    X: PointsLike,
+    Y: PointsLike,
+    kernel: samples.Choice | None = None,
+    permutations: int = 1000,
+    rng: Rng = None,
+    *,
+    method: Method = "auto",
+    unbiased: bool = False,
+    weights_x: Array | None = None,
+    weights_y: Array | None = None,
+    alpha: float = 0.05,
+    split: float = 0.5,
+    block_length: BlockLength = "auto",
+    block_size: int | None = None,
     rank: int | None = None,
-) -> KernelTestResult:  # fmt: skip
+) -> KernelTestResult:
     r"""Test whether two samples have the same distribution, by their maximum mean discrepancy.
 
     .. math:: \mathrm{MMD}^2 = \Big\|\sum_i w_i\, \phi(x_i) - \sum_j v_j\, \phi(y_j)\Big\|^2
@@ -140,9 +148,7 @@ def mmd_test(
         (kernel,), details["chosen_from"] = samples.most_powerful(problems)
     X, Y = one_space(kernel, X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
-    problem = TwoSamples.of(X, Y, kernel, weights_x, weights_y)
-    options = settled(problem, options)
-    return finish(problem, options, LARGE.get(options.method, exact)(problem, options), details)
+    return run(TwoSamples.of(X, Y, kernel, weights_x, weights_y), options, details, LARGE)
 
 
 def _default(X: PointsLike, Y: PointsLike) -> Kernel:
@@ -164,9 +170,13 @@ class TwoSamples(Problem):
 
     @classmethod
     def of(
-        cls, X: Points, Y: Points, kernel: Kernel, weights_x: Array | None = None,
+        cls,
+        X: Points,
+        Y: Points,
+        kernel: Kernel,
+        weights_x: Array | None = None,
         weights_y: Array | None = None,
-    ) -> TwoSamples:  # fmt: skip
+    ) -> TwoSamples:
         """Two samples without the points of weight zero."""
         if kernel.gaussian_bandwidth is None:  # that kernel is at most one
             samples.check_room((kernel, X), (kernel, Y))

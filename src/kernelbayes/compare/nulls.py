@@ -153,17 +153,30 @@ def multipliers(w: Floats, draws: int, length: float, rng: np.random.Generator) 
 
     ``w`` are the weights of the points, with sum one; ``length`` 0 means independent multipliers.
     """
-    from scipy.signal import lfilter  # slow to import
-
-    W = rng.standard_normal((len(w), draws))
-    decay = np.exp(-1.0 / length) if length > 0.0 else 0.0
-    if decay > 0.0:
-        W[1:] *= np.sqrt(1.0 - decay**2)
-        W = lfilter([1.0], [1.0, -decay], W, axis=0)
+    W, decay = autoregression(len(w), draws, length, rng)
     W = W - w @ W
-    forward, backward = (lfilter([1.0], [1.0, -decay], v) for v in (w, w[::-1]))
+    forward, backward = (_decayed(v, decay) for v in (w, w[::-1]))
     of_mean = float(w @ (forward + backward[::-1] - w))  # variance of the mean, w^T R w
     return np.asarray(W / np.sqrt(max(1.0 - of_mean, np.finfo(float).tiny)))
+
+
+def autoregression(
+    n: int, draws: int, length: float, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """Gaussian series (n, draws) of variance one with memory ``length``, and their decay."""
+    W: Floats = rng.standard_normal((n, draws))
+    decay = float(np.exp(-1.0 / length)) if length > 0.0 else 0.0
+    if decay > 0.0:
+        W[1:] *= np.sqrt(1.0 - decay**2)
+        W = _decayed(W, decay)
+    return W, decay
+
+
+def _decayed(values: Floats, decay: float) -> Floats:
+    """Return sums over the past along the first axis, each step back ``decay`` times the last."""
+    from scipy.signal import lfilter  # slow to import
+
+    return np.asarray(lfilter([1.0], [1.0, -decay], values, axis=0))
 
 
 def memory(correlation: float, n: int, block_length: BlockLength) -> tuple[float, float]:

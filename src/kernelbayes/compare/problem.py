@@ -21,7 +21,7 @@ engine makes the null distribution of either:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -225,14 +225,7 @@ class Outcome:
     witness: Witness | None = None
 
 
-def settled(problem: Problem, options: Options) -> Options:
-    """Options with a method in place of "auto"."""
-    if options.method != "auto":
-        return options
-    few = options.weighted or (
-        sum(problem.sizes) <= MOST_POINTS and options.permutations * problem.work <= MOST_WORK
-    )
-    return replace(options, method="permutation" if few else "features")
+Run = Callable[[Problem, Options], Outcome]
 
 
 def exact(problem: Problem, options: Options) -> Outcome:
@@ -252,10 +245,20 @@ def exact(problem: Problem, options: Options) -> Outcome:
     return Outcome(statistic, null, estimate, problem.scale, details, p, witness)
 
 
+def run(
+    problem: Problem, options: Options, details: Mapping[str, Any], large: Mapping[str, Run]
+) -> KernelTestResult:
+    """Make a test by the method asked for: one of the ``large`` ones, or on all points."""
+    if options.method == "auto":
+        few = sum(problem.sizes) <= MOST_POINTS and options.permutations * problem.work <= MOST_WORK
+        options = replace(options, method="permutation" if few or options.weighted else "features")
+    return finish(problem, options, large.get(options.method, exact)(problem, options), details)
+
+
 def finish(
     problem: Problem, options: Options, found: Outcome, details: Mapping[str, Any]
 ) -> KernelTestResult:
-    """Return the result of a test; warn the caller's caller if there was nothing to test."""
+    """Return the result of a test; warn if there was nothing to test."""
     if is_constant(found.statistic, found.null, found.scale):
         warn(f"{problem.constant}: every permutation has the same statistic, so the p-value is 1")
     p = pvalue(found.statistic, found.null, found.scale) if found.pvalue is None else found.pvalue

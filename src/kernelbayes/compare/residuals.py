@@ -161,13 +161,6 @@ def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict
     }
 
 
-def sign_bootstrap(V: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """Means (draws,) of V_ij e_i e_j over random signs e; the diagonal is that of the statistic."""
-    n = len(V)
-    E = rng.choice(np.array([-1.0, 1.0]), size=(n, draws))
-    return np.asarray(np.einsum("ij,ij->j", E, V @ E) / n**2)
-
-
 def hollow_mean(A: Floats) -> float:
     """Mean of the entries off the diagonal."""
     return float(A.sum() - A.trace()) / (len(A) * (len(A) - 1))
@@ -183,7 +176,9 @@ def residual_test(
     contributions = V.mean(axis=1)
     statistic = float(contributions.mean())
     shift = float(np.sum(x.induced() * y.induced() * G_z)) / n**2
-    null = sign_bootstrap(V, options.permutations, options.rng) + shift
+    signs = options.rng.choice(np.array([-1.0, 1.0]), size=(n, options.permutations))
+    # Each draw has the diagonal of the statistic.
+    null = np.einsum("ij,ij->j", signs, V @ signs) / n**2 + shift
     scale = x.scale * y.scale * float(np.abs(as_doubles(given.kernel.diag(Z))).max())
     if is_constant(statistic, null, scale):
         text = "nothing of x or y is left over given z: the p-value is 1"

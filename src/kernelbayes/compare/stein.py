@@ -18,10 +18,11 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, as_known, row_blocks, to_numpy
+from kernelbayes.compare.nulls import autoregression
 from kernelbayes.compare.problem import MOST_POINTS, check_sizes, pvalue
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.kernels import Kernel, RationalQuadratic
-from kernelbayes.points import PointsLike, finite, integer, share
+from kernelbayes.points import PointsLike, integer, positive, share
 
 # Inverse multiquadric (1 + |x - y|^2 / h^2)^(-1/2): its slow decay sees mass that escapes, which a
 # Gaussian kernel does not from three dimensions on (Gorham and Mackey 2017, theorem 8).
@@ -31,10 +32,16 @@ Score = Callable[[Floats], Floats]
 
 
 def ksd_test(
-    X: PointsLike, score: Score | Floats, kernel: Kernel | None = None, draws: int = 1000,
-    rng: Rng = None, *, sample: Callable[[int, np.random.Generator], Floats] | None = None,
-    block_length: float | None = None, alpha: float = 0.05,
-) -> KernelTestResult:  # fmt: skip
+    X: PointsLike,
+    score: Score | Floats,
+    kernel: Kernel | None = None,
+    draws: int = 1000,
+    rng: Rng = None,
+    *,
+    sample: Callable[[int, np.random.Generator], Floats] | None = None,
+    block_length: float | None = None,
+    alpha: float = 0.05,
+) -> KernelTestResult:
     r"""Test whether a sample has the density whose score is given, by its Stein discrepancy.
 
     Parameters
@@ -97,7 +104,10 @@ def ksd_test(
         values = np.concatenate([values, *null])
     else:
         kernel = _kernel(kernel, P)
-        W = _multipliers(len(P), draws, block_length, rng)
+        if block_length is None:
+            W = np.where(rng.random((len(P), draws)) < 0.5, -1.0, 1.0)
+        else:
+            W, _ = autoregression(len(P), draws, positive(block_length, "block_length"), rng)
         values, means = stein_forms(P, S, kernel, np.hstack([one, W]))
     # Rounding is judged by the size of the terms.
     scale = float(np.abs(stein_matrix(P[:1], S[:1], P[:1], S[:1], kernel)).max())
@@ -119,7 +129,7 @@ def ksd_test(
 
 def stein_matrix(P: Floats, S: Floats, Q: Floats, R: Floats, kernel: Kernel) -> Floats:
     """Matrix u_p (n, m) of points P, Q with scores S, R."""
-    h = _bandwidths(kernel, P.shape[1])
+    h = as_doubles(getattr(kernel, "bandwidth", 1.0)) * np.ones(P.shape[1])
     found = kernel.slopes(-0.5 * cdist(P / h, Q / h, "sqeuclidean"))
     assert found is not None
     k, first, second = found
@@ -139,11 +149,6 @@ def stein_forms(P: Floats, S: Floats, kernel: Kernel, W: Floats) -> tuple[Floats
     U = [stein_matrix(P[rows], S[rows], P, S, kernel) @ W / len(P) for rows in blocks]
     means = np.concatenate(U)
     return np.einsum("ib,ib->b", W, means) / len(P), means
-
-
-def _bandwidths(kernel: Kernel, d: int) -> Floats:
-    """Bandwidth of each coordinate (d,)."""
-    return as_doubles(getattr(kernel, "bandwidth", 1.0)) * np.ones(d)
 
 
 def _kernel(kernel: Kernel | None, P: Floats) -> Kernel:
@@ -169,17 +174,3 @@ def _shaped(found: Floats, P: Floats, name: str) -> Floats:
     if values.shape != P.shape:
         raise ValueError(f"{name} must have the shape of the points, {P.shape}: {values.shape}")
     return values
-
-
-def _multipliers(n: int, draws: int, length: float | None, rng: np.random.Generator) -> Floats:
-    """Signs (n, draws); with a memory, a Gaussian autoregression of variance one."""
-    from scipy.signal import lfilter  # slow to import
-
-    if length is None:
-        return np.where(rng.random((n, draws)) < 0.5, -1.0, 1.0)
-    if finite(length, "block_length") <= 0:
-        raise ValueError(f"block_length must be positive, got {length}")
-    decay = float(np.exp(-1.0 / length))
-    W = rng.standard_normal((n, draws))
-    W[1:] *= np.sqrt(1.0 - decay**2)
-    return np.asarray(lfilter([1.0], [1.0, -decay], W, axis=0))

@@ -86,9 +86,14 @@ class Compressed:
 
 
 def compress(
-    mu: MeanElement, m: int, candidates: PointsLike | None = None, *, method: Method = "herding",
-    anywhere: bool = False, rows: Gram | Array | None = None,
-) -> Compressed:  # fmt: skip
+    mu: MeanElement,
+    m: int,
+    candidates: PointsLike | None = None,
+    *,
+    method: Method = "herding",
+    anywhere: bool = False,
+    rows: Gram | Array | None = None,
+) -> Compressed:
     """Points and weights that stand for an embedding, with the error after each of m picks.
 
     Parameters

@@ -33,10 +33,15 @@ class Resampled(NamedTuple):
 
 
 def resample(
-    mu: Embedding, m: int | None = None, *, threshold: float = 0.5,
-    method: Method | Literal["multinomial"] = "herding", picks: int | None = None,
-    rows: Gram | Array | None = None, rng: Rng = None,
-) -> Resampled:  # fmt: skip
+    mu: Embedding,
+    m: int | None = None,
+    *,
+    threshold: float = 0.5,
+    method: Method | Literal["multinomial"] = "herding",
+    picks: int | None = None,
+    rows: Gram | Array | None = None,
+    rng: Rng = None,
+) -> Resampled:
     """Replace uneven weights by equal ones if the effective sample size is small.
 
     Sampling a transition at each point of a weighted sample has the variance of the weights,

@@ -22,12 +22,12 @@ from kernelbayes.arrays import (
     row_blocks,
     to_numpy,
 )
-from kernelbayes.embedding.mean import LEAST_MASS, Kind, Weighted, vectors
+from kernelbayes.embedding.mean import LEAST_MASS, Kind, Weighted
 from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import Points, PointsLike, integer, option, take
+from kernelbayes.points import Points, PointsLike, integer, option, take, vectors
 
 Bandwidth = float | Array | None
 Height = Literal["density", "weight"]

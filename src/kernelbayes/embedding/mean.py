@@ -18,7 +18,6 @@ from kernelbayes.arrays import (
     Array,
     Bools,
     Floats,
-    as_vectors,
     epsilon,
     like,
     namespace,
@@ -43,6 +42,7 @@ from kernelbayes.points import (
     points_in_order,
     sum_over_rows,
     take,
+    vectors,
 )
 
 T = TypeVar("T", bound="MeanElement")
@@ -174,10 +174,6 @@ class Weighted(MeanElement):
             found = np.where(noise[:, None], self._closest, found)
         return np.asarray(found)
 
-    def with_diagnostics(self, diagnostics: Any) -> Self:
-        """Return the same embedding with diagnostics attached."""
-        return replace(self, diagnostics=diagnostics)
-
     def __call__(self, X: PointsLike) -> Array:
         """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
 
@@ -205,7 +201,11 @@ class Weighted(MeanElement):
         return narrowed(found, self.weights)
 
     def _narrow(self, values: Array) -> Array:
-        return check_size(narrowed(values, self.weights))
+        values = narrowed(values, self.weights)
+        if not bool(namespace(values).all(namespace(values).isfinite(values))):
+            told = "points or weights are so large that their products overflow; rescale them"
+            raise ValueError(told)
+        return values
 
     def _inner(self, other: MeanElement) -> Array:
         if isinstance(other, Weighted) and self.kernel.finite:
@@ -278,16 +278,6 @@ class Weighted(MeanElement):
         return answer[()] if isinstance(answer, np.ndarray) else answer  # a number, not 0-d
 
 
-def check_size(values: Array) -> Array:
-    """Return inner products of embeddings; a ValueError if they are too large for a number."""
-    xp = namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
-        raise ValueError(
-            "points or weights are so large that their products overflow; rescale them"
-        )
-    return values
-
-
 def validity(valid: Validity, default: Kind = "projected") -> Kind:
     """Name of a way to make answers valid; True is a question's default, False the raw weights."""
     if isinstance(valid, bool | np.bool_):
@@ -299,15 +289,6 @@ def lost(W: Floats) -> Bools:
     """Which rows (m,) of weights (m, n) sum to nothing, or nearly cancel."""
     sums, sizes = W.sum(axis=1), np.abs(W).sum(axis=1)
     return np.asarray(~((sums > LEAST_SHARE * sizes) & (sums > LEAST_MASS)))
-
-
-def vectors(points: Points) -> Array:
-    """Points (n, d); a TypeError for points of another space."""
-    try:
-        return as_vectors(points, "points")
-    except (TypeError, ValueError) as error:
-        told = "this question needs points in R^d; use expect(f) or prob(predicate)"
-        raise TypeError(told) from error
 
 
 def same_space(mu: MeanElement, nu: T) -> T:

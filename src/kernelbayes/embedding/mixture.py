@@ -99,35 +99,23 @@ def mixture(
         raise ValueError(f"components must lie between 1 and {len(X)}, got {components}")
     option(covariance, "covariance", ("full", "diagonal"))
     generator = as_generator(rng)
-    fits = [
-        _fit(X / h, w, v, components, generator, covariance, starts)
-        for w, v in zip(mu.valid_weights("raw"), mu.valid_weights(), strict=True)
-    ]
+    settings = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 500}}
+    fits = []
+    # Starts are drawn by the weights v of valid().
+    for w, v in zip(mu.valid_weights("raw"), mu.valid_weights(), strict=True):
+        used = (w != 0) | (v > 0)
+        Y, w, v = X[used] / h, w[used], v[used]
+        task = (Y, w, components, covariance)
+        begun = (_start(Y, v, components, generator, covariance) for _ in range(starts))
+        searches = [minimize(_loss, start, task, **settings) for start in begun]
+        best = min(searches, key=lambda found: found.fun)
+        p, m, L = _unpack(best.x, components, X.shape[1], covariance)
+        squared_norm = float(w @ Gaussian(1.0)(Y) @ w)
+        distance = np.sqrt(max(squared_norm + best.fun, 0.0))
+        fits.append((p, m, L @ np.swapaxes(L, 1, 2), distance))
     weights, means, covariances, distances = map(np.stack, zip(*fits, strict=True))
     batch = Mixture(weights, means * h, covariances * np.outer(h, h), distances)
     return batch[0] if mu._single else batch
-
-
-def _fit(
-    X: Floats, w: Floats, valid: Floats, K: int, rng: np.random.Generator, covariance: Covariance,
-    starts: int,
-) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
-    """Weights, means, covariances and distance of the mixture closest to a weighted sample.
-
-    X (n, d) in units of the bandwidth, w (n,) its weights; starts are drawn by ``valid`` (n,).
-    """
-    used = (w != 0) | (valid > 0)
-    X, w, valid = X[used], w[used], valid[used]
-    squared_norm = float(w @ Gaussian(1.0)(X) @ w)
-    settings = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 500}}
-    searches = [
-        minimize(_loss, _start(X, valid, K, rng, covariance), (X, w, K, covariance), **settings)
-        for _ in range(starts)
-    ]
-    best = min(searches, key=lambda found: found.fun)
-    weights, means, L = _unpack(best.x, K, X.shape[1], covariance)
-    distance = float(np.sqrt(max(squared_norm + best.fun, 0.0)))
-    return weights, means, L @ np.swapaxes(L, 1, 2), distance
 
 
 def _start(

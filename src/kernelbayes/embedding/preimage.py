@@ -23,6 +23,8 @@ from kernelbayes.points import Points, PointsLike, take
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
 GRADIENT_STEP = 6e-6
+# Bounds on the steps of BFGS and of the fixed point; both end before if nothing moves any more.
+ASCENTS, FIXED_POINT_STEPS = 60, 200
 # Values (q, p) at points y (q, p, d), for the rows i (q,) of a batch.
 Objective = Callable[[Ints, Floats], Floats]
 
@@ -65,7 +67,7 @@ def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
     return objective
 
 
-def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) -> Floats:
+def ascend(objective: Objective, start: Floats, scale: Floats) -> Floats:
     """Maximise a function of each row's point (m, d) by BFGS, all rows at once.
 
     Steps must go up by more than rounding, so that no row ends below its start.
@@ -73,52 +75,45 @@ def ascend(objective: Objective, start: Floats, scale: Floats, steps: int = 60) 
     m, d = start.shape
     offsets = GRADIENT_STEP * np.concatenate([np.eye(d), -np.eye(d)])
     rows = np.arange(m)
-
-    def gradient(rows: Ints, y: Floats) -> Floats:
-        values = objective(rows, (y[:, None, :] + offsets) * scale)
-        return (values[:, :d] - values[:, d:]) / (2.0 * GRADIENT_STEP)
-
     y = start / scale  # in units of the points' spread
     top = objective(rows, start[:, None, :])[:, 0]
-    g = gradient(rows, y)
+
+    def gradient(rows: Ints) -> Floats:
+        values = objective(rows, (y[rows, None, :] + offsets) * scale)
+        return (values[:, :d] - values[:, d:]) / (2.0 * GRADIENT_STEP)
+
+    def uphill(rows: Ints, direction: Floats, slope: Floats) -> Floats:
+        """Move rows of y by a fraction 1, 1/4, ... of their directions; returns the moves."""
+        moves = np.zeros_like(direction)
+        left, length = np.flatnonzero(slope > 0), 1.0
+        for _ in range(15):
+            if len(left) == 0:
+                break
+            at = rows[left]
+            new = y[at] + length * direction[left]
+            values = objective(at, (new * scale)[:, None, :])[:, 0]
+            noise = 8.0 * np.finfo(float).eps * np.abs(top[at])
+            good = values > top[at] + np.maximum(1e-4 * length * slope[left], noise)
+            moves[left[good]] = new[good] - y[at[good]]
+            y[at[good]], top[at[good]] = new[good], values[good]
+            left, length = left[~good], 0.25 * length
+        return moves
+
+    g = gradient(rows)
     # The first step is a tenth of the spread at most; its curvature then sets the size.
     H = np.eye(d) * (0.1 / np.maximum(np.linalg.norm(g, axis=1), 1e-300))[:, None, None]
-    for _ in range(steps):
+    for _ in range(ASCENTS):
         direction = np.einsum("qij,qj->qi", H[rows], g[rows])
-        slope = np.einsum("qi,qi->q", g[rows], direction)
-        moved = _backtrack(objective, rows, y, top, direction, slope, scale)
+        moved = uphill(rows, direction, np.einsum("qi,qi->q", g[rows], direction))
         length = np.abs(moved).max(axis=1)
         rows, moved = rows[length > 0], moved[length > 0]
         if len(rows) == 0:
             break
-        new = gradient(rows, y[rows])
+        new = gradient(rows)
         H[rows] = _bfgs(H[rows], moved, g[rows] - new)
         g[rows] = new
         rows = rows[np.abs(moved).max(axis=1) > 1e-9]
     return np.where((y != start / scale).any(axis=1)[:, None], y * scale, start)
-
-
-def _backtrack(
-    objective: Objective, rows: Ints, y: Floats, top: Floats, direction: Floats, slope: Floats,
-    scale: Floats,
-) -> Floats:  # fmt: skip
-    """Move rows of y uphill by a fraction 1, 1/4, ... of their directions; returns the moves."""
-    moves = np.zeros_like(direction)
-    left = np.flatnonzero(slope > 0)
-    length = 1.0
-    for _ in range(15):
-        if len(left) == 0:
-            break
-        at = rows[left]
-        new = y[at] + length * direction[left]
-        values = objective(at, (new * scale)[:, None, :])[:, 0]
-        noise = 8.0 * np.finfo(float).eps * np.abs(top[at])
-        good = values > top[at] + np.maximum(1e-4 * length * slope[left], noise)
-        moves[left[good]] = new[good] - y[at[good]]
-        y[at[good]], top[at[good]] = new[good], values[good]
-        left = left[~good]
-        length *= 0.25
-    return moves
 
 
 def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
@@ -132,13 +127,13 @@ def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
     return np.where(good[:, None, None], new, H)
 
 
-def _fixed_point(kernel: Kernel, X: Floats, W: Floats, starts: Floats, steps: int = 200) -> Floats:
+def _fixed_point(kernel: Kernel, X: Floats, W: Floats, starts: Floats) -> Floats:
     """Maximise sum_i w_i k(y, x_i) for each row of W at once; never below the start."""
     still = 1e-10 * float(np.max(np.asarray(kernel.gaussian_bandwidth)))
     best = starts.copy()
     top = np.full(len(W), -np.inf)
     y, rows = starts.copy(), np.arange(len(W))
-    for _ in range(steps):
+    for _ in range(FIXED_POINT_STEPS):
         K = kernel(y, X) * W[rows]
         total = K.sum(axis=1, keepdims=True)
         better = total[:, 0] > top[rows]

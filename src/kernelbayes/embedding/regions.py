@@ -49,9 +49,9 @@ from kernelbayes.arrays import (
     weighted_sum,
     widened,
 )
-from kernelbayes.embedding.mean import Kind, MeanElement, Weighted, vectors
+from kernelbayes.embedding.mean import Kind, MeanElement, Weighted
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, integer, option, share
+from kernelbayes.points import Points, PointsLike, integer, option, share, vectors
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
 Shape = Literal["equal-tailed", "highest"]
@@ -299,19 +299,14 @@ def ordered(X: Array, W: Floats, kind: Kind) -> Iterator[tuple[Floats, Floats]]:
     """For each coordinate of X (n, d) its values in order (n,), and F (m, n) at them."""
     for x in to_numpy(X).T:
         order = np.argsort(x, kind="stable")
-        weights = _shared(x[order], W[:, order])
+        weights, starts = W[:, order], _starts(x[order])
+        if len(starts) < len(x):  # equal points share their weight: their order is none
+            counts = np.diff(np.append(starts, len(x)))
+            shared = np.add.reduceat(weights, starts, axis=1) / counts
+            weights = np.repeat(shared, counts, axis=1)
         # A point's own mass counts half, so that the median of equal weights is their median.
         F = np.cumsum(weights, axis=1) - 0.5 * weights
         yield x[order], rearranged(F) if kind == "rearranged" else F
-
-
-def _shared(x: Floats, weights: Floats) -> Floats:
-    """Weights (m, n) at ordered points x (n,), equal among equal points: their order is none."""
-    starts = _starts(x)
-    if len(starts) == len(x):
-        return weights
-    counts = np.diff(np.append(starts, len(x)))
-    return np.repeat(np.add.reduceat(weights, starts, axis=1) / counts, counts, axis=1)
 
 
 def _starts(x: Floats) -> Ints:

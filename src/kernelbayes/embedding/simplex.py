@@ -53,9 +53,10 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
     largest = np.abs(W).max(axis=1, keepdims=True)
     size = largest * np.abs(W / np.where(largest > 0, largest, 1.0)).sum(axis=1, keepdims=True)
     if np.any(size > LARGEST_SIZE):
-        told = f"weights as large as {largest.max():.0e}, of both signs, are made smaller before "
-        told += "the closest probability is looked for; divide them by their sum first"
-        warn(told)
+        warn(
+            f"weights as large as {largest.max():.0e}, of both signs, are made smaller before the "
+            "closest probability is looked for; divide them by their sum first"
+        )
         W = np.where(size > LARGEST_SIZE, LARGEST_SIZE * (W / size), W)
     rank = min(PROJECTION_RANK, W.shape[1])
     gram = Gram.of(kernel, points, rank=rank, tol=PROJECTION_TOLERANCE, rng=0, double=True)
@@ -78,95 +79,93 @@ def project_simplex(F: Floats, weights: Floats, missed: float = 0.0) -> Floats:
         products = (F[:, :, None] * F[:, None, :]).reshape(n, -1) if small else None
         found = np.empty(weights.shape)
         for rows in row_blocks(len(weights), n):
-            W = weights[rows]
-            u: Floats = np.zeros((len(W), r))
-            v, error = W, np.inf
+            dual = _Dual(F, weights[rows], products)
             for relative in PATH:  # each solution is the start for the next, smaller rho
                 tol = TOLERANCE if relative == PATH[-1] else PATH_TOLERANCE
-                u, v, error = _newton(F, W, u, relative * largest + missed, products, tol)
+                error = dual.solve(relative * largest + missed, tol)
             if error > 1e-6:
-                told = f"the projection on the simplex stopped early (optimal to {error:.0e})"
-                warn(told)
-            found[rows] = v / v.sum(axis=1, keepdims=True)  # one to the last digit
+                warn(f"the projection on the simplex stopped early (optimal to {error:.0e})")
+            found[rows] = dual.v / dual.v.sum(axis=1, keepdims=True)  # one to the last digit
     return found
 
 
-def _newton(
-    F: Floats, W: Floats, u: Floats, rho: float, products: Floats | None, tol: float
-) -> tuple[Floats, Floats, float]:
-    """Newton's method on the dual of every row of W at once: u, v and how far from optimal."""
-    target = W @ F
-    scale = max(float(np.abs(F).max()), 1e-300)
-    v, height = _primal(F, W, u, target, rho)
-    rows = np.arange(len(W))
-    for _ in range(PROJECTION_STEPS):
-        gradient = u[rows] - v[rows] @ F + target[rows]
-        unsolved = np.abs(gradient).max(axis=1) > tol * scale
-        rows, gradient = rows[unsolved], gradient[unsolved]
-        if len(rows) == 0:
-            break
-        step = -_newton_step(F, v[rows] > 0, gradient, rho, products)
+class _Dual:
+    """Dual variables u (m, r) of rows W (m, n), the weights v (m, n) that belong to them."""
+
+    def __init__(self, F: Floats, W: Floats, products: Floats | None) -> None:
+        self.F, self.W, self.products = F, W, products
+        self.target = W @ F
+        self.scale = max(float(np.abs(F).max()), 1e-300)
+        self.u: Floats = np.zeros(self.target.shape)
+        self.v: Floats = W
+        self.height: Floats = np.zeros(len(W))  # the value of the dual
+        self.rho = np.inf
+
+    def solve(self, rho: float, tol: float) -> float:
+        """Newton's method for all rows at once; returns how far from optimal the worst one is."""
+        self.rho = rho
+        rows = np.arange(len(self.W))
+        self.v, self.height = self.primal(rows, self.u)
+        for _ in range(PROJECTION_STEPS):
+            gradient = self.gradient(rows)
+            unsolved = np.abs(gradient).max(axis=1) > tol * self.scale
+            rows, gradient = rows[unsolved], gradient[unsolved]
+            if len(rows) == 0:
+                break
+            rows = rows[self.descend(rows, gradient)]
+        return float(np.abs(self.gradient(np.arange(len(self.W)))).max()) / self.scale
+
+    def gradient(self, rows: Ints) -> Floats:
+        """Return u - F^T (v - w) of some rows, which is zero at the solution."""
+        return np.asarray(self.u[rows] - self.v[rows] @ self.F + self.target[rows])
+
+    def primal(self, rows: Ints, u: Floats) -> tuple[Floats, Floats]:
+        """Weights on the simplex that belong to u, and the value of the dual (m,)."""
+        a = self.W[rows] - (u @ self.F.T) / self.rho
+        # t (m,) such that sum_i max(0, a_i - t) = 1 in each row (Duchi et al. 2008).
+        ordered = -np.sort(-a, axis=1)
+        excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, a.shape[1] + 1)
+        last = np.maximum(np.sum(ordered > excess, axis=1) - 1, 0)
+        t = excess[np.arange(len(a)), last]
+        v = np.maximum(a - t[:, None], 0.0)
+        squares = np.einsum("ij,ij->i", v, v)
+        linear = np.einsum("ij,ij->i", u, 0.5 * u + self.target[rows])
+        return v, linear + self.rho * (0.5 * squares + t)
+
+    def descend(self, rows: Ints, gradient: Floats) -> Bools:
+        """Take Newton steps, halved until the dual falls enough (Armijo); which rows moved."""
+        step = -self.newton_step(self.v[rows] > 0, gradient)
         slope = np.einsum("ij,ij->i", gradient, step)
-        rows = rows[_line_search(F, W, u, v, height, target, rho, rows, step, slope)]
-    return u, v, float(np.abs(u - v @ F + target).max()) / scale
+        taken, length = np.zeros(len(rows), dtype=bool), 1.0
+        for _ in range(30):
+            left = np.flatnonzero(~taken)
+            if len(left) == 0:
+                break
+            at = rows[left]
+            u = self.u[at] + length * step[left]
+            v, height = self.primal(at, u)
+            # Within rounding a step counts as down, or the last digits would never be reached.
+            allowed = 1e-4 * length * slope[left] + 1e-15 * np.abs(self.height[at])
+            good = height <= self.height[at] + allowed
+            moved = at[good]
+            self.u[moved], self.v[moved], self.height[moved] = u[good], v[good], height[good]
+            taken[left[good]] = True
+            length *= 0.5
+        return taken
 
-
-def _newton_step(
-    F: Floats, active: Bools, gradient: Floats, rho: float, products: Floats | None
-) -> Floats:
-    """Solve (I + F_A^T (I - 1 1^T / |A|) F_A / rho) s = gradient for the active set of each row."""
-    r = F.shape[1]
-    if products is not None:
-        A = active.astype(F.dtype)
-        sums = A @ F
-        H = (A @ products).reshape(-1, r, r)
-        H -= sums[:, :, None] * sums[:, None, :] / A.sum(axis=1)[:, None, None]
-        return np.asarray(solve(H / rho + np.eye(r), gradient[:, :, None])[:, :, 0])
-    steps = np.empty_like(gradient)
-    for i, rows in enumerate(active):
-        centred = F[rows] - F[rows].mean(axis=0)
-        H = centred.T @ centred / rho
-        H.flat[:: r + 1] += 1.0
-        steps[i] = solve(H, gradient[i])
-    return steps
-
-
-def _line_search(
-    F: Floats, W: Floats, u: Floats, v: Floats, height: Floats, target: Floats, rho: float,
-    rows: Ints, step: Floats, slope: Floats,
-) -> Bools:  # fmt: skip
-    """Halve each row's step until the dual falls enough (Armijo); updates u, v and height."""
-    taken = np.zeros(len(rows), dtype=bool)
-    length = 1.0
-    for _ in range(30):
-        left = np.flatnonzero(~taken)
-        if len(left) == 0:
-            break
-        at = rows[left]
-        u_new = u[at] + length * step[left]
-        v_new, height_new = _primal(F, W[at], u_new, target[at], rho)
-        # Within rounding a step counts as down, or the last digits would never be reached.
-        allowed = 1e-4 * length * slope[left] + 1e-15 * np.abs(height[at])
-        good = height_new <= height[at] + allowed
-        u[at[good]], v[at[good]], height[at[good]] = u_new[good], v_new[good], height_new[good]
-        taken[left[good]] = True
-        length *= 0.5
-    return taken
-
-
-def _primal(F: Floats, W: Floats, u: Floats, target: Floats, rho: float) -> tuple[Floats, Floats]:
-    """Weights on the simplex that belong to dual variables u (m, r), and the dual's value (m,)."""
-    a = W - (u @ F.T) / rho
-    t = _thresholds(a)
-    v = np.maximum(a - t[:, None], 0.0)
-    squares = np.einsum("ij,ij->i", v, v)
-    linear = np.einsum("ij,ij->i", u, 0.5 * u + target)
-    return v, linear + rho * (0.5 * squares + t)
-
-
-def _thresholds(a: Floats) -> Floats:
-    """Return t (m,) with sum_i max(0, a_i - t) = 1 for each row of a (Duchi et al. 2008)."""
-    ordered = -np.sort(-a, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, a.shape[1] + 1)
-    last = np.maximum(np.sum(ordered > excess, axis=1) - 1, 0)
-    return np.asarray(excess[np.arange(len(a)), last])
+    def newton_step(self, active: Bools, gradient: Floats) -> Floats:
+        """Solve (I + F_A^T (I - 1 1^T / |A|) F_A / rho) s = gradient, A the active set of a row."""
+        F, r = self.F, self.F.shape[1]
+        if self.products is not None:
+            A = active.astype(F.dtype)
+            sums = A @ F
+            H = (A @ self.products).reshape(-1, r, r)
+            H -= sums[:, :, None] * sums[:, None, :] / A.sum(axis=1)[:, None, None]
+            return np.asarray(solve(H / self.rho + np.eye(r), gradient[:, :, None])[:, :, 0])
+        steps = np.empty_like(gradient)
+        for i, rows in enumerate(active):
+            centred = F[rows] - F[rows].mean(axis=0)
+            H = centred.T @ centred / self.rho
+            H.flat[:: r + 1] += 1.0
+            steps[i] = solve(H, gradient[i])
+        return steps

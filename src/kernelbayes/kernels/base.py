@@ -32,7 +32,7 @@ from kernelbayes.arrays import (
     weighted_sum,
 )
 from kernelbayes.points.names import Names, column_names, frame_columns, in_order, query
-from kernelbayes.points.values import Points, PointsLike, count, positive, same_value, take
+from kernelbayes.points.values import Points, PointsLike, count, positive, same_value, take, vectors
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
@@ -210,13 +210,8 @@ class Kernel(ABC):
 
     def mean_of(self, points: Points, weights: Array) -> Points:
         """Mean (d,) or (m, d) of checked points under weights (n,) or (m, n), in their space."""
-        try:
-            vectors = as_vectors(points, "points")
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                "this question needs points in R^d; use expect(f) or prob(predicate)"
-            ) from error
-        return narrowed(weighted_sum(weights, vectors), vectors)
+        X = vectors(points)
+        return narrowed(weighted_sum(weights, X), X)
 
     def periods(self, d: int) -> tuple[float | None, ...]:
         """Period of each of d coordinates; None where there is none."""

@@ -155,7 +155,8 @@ class Parts(Combined):
         return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
 
     def _points(self, X: PointsLike, name: str) -> Points:
-        if isinstance(X, Mapping) and self._by_number() and all(isinstance(c, str) for c in X):
+        by_number = all(isinstance(column, int) for column in self._columns())
+        if isinstance(X, Mapping) and by_number and all(isinstance(c, str) for c in X):
             X = as_vectors(X, name)  # in their order, as the columns of a frame
         if isinstance(X, Mapping):
             checked: dict[Any, Points] = {}
@@ -180,9 +181,6 @@ class Parts(Combined):
         for key, kernel in self.parts:
             kernel.points(self.part(X, key), f"{name}[{key!r}]")
         return X
-
-    def _by_number(self) -> bool:
-        return all(isinstance(column, int) for column in self._columns())
 
     def _columns(self) -> list[Key]:
         return [name for key, _ in self.parts for name in _names(key)]

@@ -315,14 +315,14 @@ class Spectrum(Kernel):
             raise TypeError(f"{name} must be a non-empty sequence of strings")
         return strings
 
-    def _substrings(self, s: str) -> list[str]:
-        return [s[i : i + self.k] for i in range(len(s) - self.k + 1)]
-
     def _counts(self, strings: list[str]) -> sparse.csr_matrix:
         from sklearn.feature_extraction.text import CountVectorizer  # slow to import
 
+        substrings = CountVectorizer(
+            analyzer=lambda s: [s[i : i + self.k] for i in range(len(s) - self.k + 1)]
+        )
         try:
-            return CountVectorizer(analyzer=self._substrings).fit_transform(strings).astype(float)
+            return substrings.fit_transform(strings).astype(float)
         except ValueError:  # every string is shorter than k: no substrings at all
             return sparse.csr_matrix((len(strings), 1))
 

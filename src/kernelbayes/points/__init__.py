@@ -40,10 +40,11 @@ from kernelbayes.points.values import (
     sum_over_rows,
     take,
     take_columns,
+    vectors,
 )
 
 __all__ = ["Names", "Points", "PointsLike", "as_fine_as", "column_names", "concatenate", "count"]
 __all__ += ["doubled", "finite", "flag", "frame_columns", "function", "in_order", "integer"]
 __all__ += ["named_row", "number", "numeric_values", "option", "order_of", "own", "points_in_order"]
 __all__ += ["positive", "positive_each", "query", "row_in_order", "refuse_missing", "same_value"]
-__all__ += ["share", "shares", "sum_over_rows", "take", "take_columns"]
+__all__ += ["share", "shares", "sum_over_rows", "take", "take_columns", "vectors"]

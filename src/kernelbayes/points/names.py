@@ -138,6 +138,4 @@ def query(
 def row_in_order(x: PointsLike, expected: Names, *, by_name: bool = False) -> PointsLike:
     """One point given by name, as a mapping in the expected order; anything else as it is."""
     row = named_row(x, expected)
-    if row is None:
-        return in_order(x, expected, "the observation", by_name=by_name)
-    return in_order(row, expected, "the observation", by_name=by_name)
+    return in_order(x if row is None else row, expected, "the observation", by_name=by_name)

@@ -22,7 +22,16 @@ import numpy.typing as npt
 import scipy.sparse
 from array_api_compat import device, is_array_api_obj, is_torch_array
 
-from kernelbayes.arrays import Array, as_array, as_floats, namespace, row_blocks, to_numpy, widened
+from kernelbayes.arrays import (
+    Array,
+    as_array,
+    as_floats,
+    as_vectors,
+    namespace,
+    row_blocks,
+    to_numpy,
+    widened,
+)
 from kernelbayes.objects import refuse_dates
 
 T = TypeVar("T")
@@ -60,6 +69,15 @@ def count(points: Points) -> int:
     if array or isinstance(points, type) or not hasattr(points, "__len__"):
         raise TypeError(f"a sample of points is needed, got {reprlib.repr(points)}")
     return len(points)
+
+
+def vectors(points: Points) -> Array:
+    """Points (n, d); a TypeError for points of another space."""
+    try:
+        return as_vectors(points, "points")
+    except (TypeError, ValueError) as error:
+        told = "this question needs points in R^d; use expect(f) or prob(predicate)"
+        raise TypeError(told) from error
 
 
 def refuse_missing(X: PointsLike, name: str) -> None:
