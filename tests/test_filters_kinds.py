@@ -121,6 +121,7 @@ PRECISE = {
     "shift": {"transition": "shift", **GIVEN},
     "tiny ridge": {"method": "original", **GIVEN, "ridge": 1e-10},
     "regression": {"features": "regression", "lags": 3, **GIVEN},
+    "tracked": {"features": "tracked", "lags": 3, **GIVEN},
     "both": {"features": "both", "lags": 2, **GIVEN},
     "velocity": {"order": 2, **GIVEN},
     "ratio": {"ratio": "ulsif", **GIVEN},

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.encode import encoder
-from kernelbayes.filters.encode.encoder import MOST_DIRECTIONS, filled, learn_regression
+from kernelbayes.filters.encode import regression
 from kernelbayes.filters.encode.lags import choose_scales, window_kernel, windows
+from kernelbayes.filters.encode.regression import MOST_DIRECTIONS, filled, learn_regression
 
 RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "back_ridge": 3e-2}
 
@@ -31,6 +31,7 @@ OPTIONS = {
     "rank": {"lags": 2, "order": 2, "rank": 40},
     "laplace": {"lags": 2, "kernel_x": kb.Laplace(1.0)},
     "regression": {"features": "regression", "lags": 3},
+    "tracked": {"features": "tracked", "lags": 3},
     "both": {"features": "both", "lags": 2},
     "memoryless features": {"features": "regression"},
 }
@@ -70,7 +71,7 @@ def test_filter_is_the_loop_of_step(name, data):
     assert np.isfinite(beliefs.mean()).all()
 
 
-@pytest.mark.parametrize("name", ["lags", "regression", "both"])
+@pytest.mark.parametrize("name", ["lags", "regression", "tracked", "both"])
 def test_gaps_in_a_window(name):
     model, gaps = fitted(name), np.array([1, 1, 3, 1, 2, *[1] * 13])
     filled_in = np.full((int(gaps.sum()), 2), np.nan)
@@ -214,7 +215,7 @@ def test_features_are_predicted_by_a_regression_that_has_not_seen_them():
 def test_a_regression_that_is_needed_again_is_learned_once(monkeypatch):
     W, z = RNG.normal(size=(60, 2)), RNG.normal(size=(60, 1))
     first = learn_regression(W, 2, z, kb.Gaussian(1.0), 0)
-    monkeypatch.setattr(encoder, "_learned", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr(regression, "_learned", lambda *_: pytest.fail("learned again"))
     assert learn_regression(W.copy(), 2, z.copy(), kb.Gaussian(2.0), 0) is first
     monkeypatch.undo()
     other = learn_regression(W, 2, z + 1.0, kb.Gaussian(1.0), 0)

@@ -30,7 +30,7 @@ from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.smoothing import smoothing_of
 from kernelbayes.filters.compact import Report, compacted, partial_fit
-from kernelbayes.filters.encode.encoder import Encoded, Features, encode
+from kernelbayes.filters.encode.encoder import ESTIMATES, Encoded, Features, encode
 from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
@@ -92,12 +92,14 @@ class KernelBayesFilter(Filter):
         chosen unless they are given.
     order : {1, 2, "auto"}
         With 2, the transition also depends on the velocity, the difference to the state before.
-    features : {"raw", "regression", "both", "auto"}
-        The update sees the window, the estimate of E[z | window] of a ridge regression
-        (:mod:`kernelbayes.filters.encode.encoder`), or both. With "regression", ``kernel_x`` is a
-        kernel on the estimates. Where lags, order or features are "auto", they are 1, 1 and "raw"
-        unless another was clearly better on blocks of time left out
-        (:mod:`kernelbayes.filters.choose.options`), or all kernels and ridges are given.
+    features : {"raw", "regression", "tracked", "both", "auto"}
+        The update sees the window; the estimate of E[z | window] of a ridge regression
+        (:mod:`kernelbayes.filters.encode.regression`); that beside a linear-Gaussian filter of
+        such estimates (:mod:`kernelbayes.filters.encode.track`); or the window and its estimate.
+        With "regression" and "tracked", ``kernel_x`` is a kernel on the estimates. Where lags,
+        order or features are "auto", they are 1, 1 and "raw" unless another was clearly better on
+        blocks of time left out (:mod:`kernelbayes.filters.choose.options`), or all kernels and
+        ridges are given.
     ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
         Estimate of the prediction's weights on the training states, as in
         :func:`~kernelbayes.density_ratio`, for the importance rule. Any but "kulsif", which is
@@ -217,7 +219,7 @@ class KernelBayesFilter(Filter):
             option(self.initial, "initial", ("uniform", "observation"))
         option(self.intervals, "intervals", ("auto", "calibrated", "plain"))
         option(self.order, "order", (1, 2, "auto"))
-        option(self.features, "features", ("raw", "regression", "both", "auto"))
+        option(self.features, "features", ("raw", "regression", "tracked", "both", "auto"))
         if not (isinstance(self.lags, str) and self.lags == "auto"):
             check_lags(self.lags)
         parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u), copy)
@@ -272,7 +274,7 @@ class KernelBayesFilter(Filter):
         )  # fmt: skip
         self.controls_ = data.controls
         self.encoder_, self.lags_ = seen.encoder, seen.scales
-        if self.features_ == "regression":
+        if self.features_ in ESTIMATES:
             self.kernel_x_ = seen.kernel
         gram = observation_gram(seen.kernel, seen.X, self.rank_, rng)
         self.observations_ = Observations(

@@ -29,7 +29,7 @@ from kernelbayes.filters.beliefs import (
     check_state,
 )
 from kernelbayes.filters.choose.holdout import calibration_of
-from kernelbayes.filters.encode.encoder import Encoder
+from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (
@@ -87,7 +87,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         X, known = split_missing(X)
         given = self.initial
         self.initial_ = given if isinstance(given, str) or callable(given) else deepcopy(given)
-        if getattr(self, "features_", "raw") == "regression":
+        if getattr(self, "features_", "raw") in ESTIMATES:
             kernel_x = None  # it is not on observations
         self.kernel_x_ = default_kernel(doubled(X)) if kernel_x is None else kernel_x
         self.kernel_z_ = default_kernel(doubled(Z), "Z") if kernel_z is None else kernel_z

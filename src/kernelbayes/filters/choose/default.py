@@ -47,6 +47,7 @@ from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
+from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import filtered
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
@@ -111,7 +112,7 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
             f"{LARGE_RANK}: {n} training rows, and above {MOST_EXACT} exact steps are slow"
         )
     # Estimates of the state have its units.
-    seen = data.Z if model.features == "regression" else data.X
+    seen = data.Z if model.features in ESTIMATES else data.X
     first = _first_guess(given, seen, data.Z, data.controls, model.method)
     # Options race with the rest, but not alone: with all else given, the filter is the plain one.
     complete = all(first[name] is given[name] for name in NAMES if name not in PLAIN)
@@ -208,7 +209,7 @@ def candidates(
         kernels["kernel_z"] = scaled_kernels(Z, WIDTHS_Z, "Z")
     if given["kernel_x"] is None:
         kinds = [scaled_kernels(X, WIDTHS_X, whole=whole) for whole in (False, True)]
-        if kinds[0] != kinds[1] and given["features"] != "regression":
+        if kinds[0] != kinds[1] and given["features"] not in ESTIMATES:
             kinds.sort(key=lambda kind: regression_error(races, kind, first))
         kernels["kernel_x"] = kinds[0]
     return [

@@ -23,8 +23,9 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
-from kernelbayes.filters.encode.encoder import window_error
 from kernelbayes.filters.encode.lags import choose_scales, windows
+from kernelbayes.filters.encode.regression import window_error
+from kernelbayes.filters.encode.track import tracked_error
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
 from kernelbayes.kernels import Kernel
@@ -107,22 +108,31 @@ class Challenge:
         wanted = self._free("features") and self.given["kernel_x"] is None
         if not (wanted and lengths and at["kernel_z"].is_vector):
             return
-        Z = join(every).Z
-        errors = {
-            k: window_error(np.concatenate([windows(_rows(s), k) for s in every]), Z, k)
-            for k in lengths
-        }
+        Z, X = join(every).Z, [_rows(s) for s in every]
+        W = {k: np.concatenate([windows(rows, k) for rows in X]) for k in lengths}
+        errors = {k: window_error(W[k], Z, k) for k in lengths}
         k = min(errors, key=errors.__getitem__)
-        if errors[k] > HOPELESS * best.score:
+        tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
+        worth = {"regression": errors[k], "tracked": tracked}
+        worth = {name: error for name, error in worth.items() if error <= HOPELESS * best.score}
+        if not worth:
             return
         free = self._free("memory")
         square = 2 if self.races.model.method == "original" else 1
         ridge = WITHOUT_MEMORY[0] ** square if isinstance(self.given["ridge"], str) else at["ridge"]
         for kernel in self.estimates:
-            new = {**at, "features": "regression", "lags": k, "kernel_x": kernel}
-            yield new
-            if free and at["memory"] > 0.0:
-                yield {**new, "memory": 0.0, "ridge": ridge}
+            new = {**at, "lags": k, "kernel_x": kernel}
+            if not free or at["memory"] == 0.0:
+                yield from ({**new, "features": name} for name in worth)
+                continue
+            # With memory the past would count twice in what is tracked.
+            yield {**new, "features": min(worth)}
+            yield {
+                **new,
+                "features": min(worth, key=worth.__getitem__),
+                "memory": 0.0,
+                "ridge": ridge,
+            }
 
     def _exponents(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)

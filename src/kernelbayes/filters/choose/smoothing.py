@@ -20,6 +20,7 @@ from kernelbayes.filters.choose.blocks import Block, blocks_of, left_out, plain_
 from kernelbayes.filters.choose.default import judge_states, spreads
 from kernelbayes.filters.choose.holdout import Judge, calibrated, learn, training_parts
 from kernelbayes.filters.choose.options import SURE
+from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import filtered, smooth_all
 from kernelbayes.filters.missing import complete
 from kernelbayes.filters.sequences import Part
@@ -102,7 +103,7 @@ def _ahead(
     states wide. Errors are those of estimates that have not learned from their block of time.
     """
     leads = len(model.lags_) - 1
-    if model.features_ != "regression" or leads == 0 or not complete([s.X for s in parts]):
+    if model.features_ not in ESTIMATES or leads == 0 or not complete([s.X for s in parts]):
         return None
     blank = plain_copy(model, model.choice_.arguments)
     blank.leads_ = leads

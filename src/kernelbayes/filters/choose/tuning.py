@@ -55,6 +55,7 @@ from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
 from kernelbayes.filters.choose.options import PLAIN
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
 from kernelbayes.filters.choose.walks import in_order, walked
+from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
@@ -210,7 +211,7 @@ class _Search(Races):
         """Return the kernel on observations, if it is a Gaussian one."""
         at = self.parameters(best.candidate.at)
         kernel: Kernel = at["kernel_x"]
-        estimates = at.get("features") == "regression"  # then it is on those
+        estimates = at.get("features") in ESTIMATES  # then it is on those
         return None if estimates or kernel.gaussian_bandwidth is None else kernel
 
     def _per_dimension(self, best: Entry) -> tuple[list[Kernel], dict[int, list[Kernel]]]:

@@ -1,0 +1,194 @@
+r"""A track of estimates: a linear-Gaussian filter over the regression on single observations.
+
+An estimate of E[z | x_t] forgets the past, and a window remembers only a few steps of it. With
+``features="tracked"`` a linear state-space model, in units of the states' spread, follows it:
+
+.. math:: z_t = A_1 z_{t-1} + A_2 z_{t-2} + a + v_t, \qquad
+          \hat{E}[z \mid x_t] = C z_t + c + e_t,
+
+all by least squares on the training sequences, with cross-fitted estimates. The Kalman filter of
+this model gives a mean :math:`m_t`, and a second regression estimates :math:`E[z \mid m_t, w_t]`
+with the estimate :math:`w_t` of the window beside it. For a linear sensor with Gaussian noise
+E[z | x_t] says all that x_t says of the state, and the track is the Kalman filter on observations;
+a sensor that is not linear costs it nothing, and neither do many columns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, like, to_numpy
+from kernelbayes.filters.encode.regression import Regressed, learn_regression, targets
+from kernelbayes.gram.lapack import least_squares, solve_positive
+from kernelbayes.kernels import Gaussian, Kernel
+from kernelbayes.points import Points
+
+# Variance added to the noises, in that of the states: derivatives among the states leave none, and
+# covariances must keep an inverse. It is far below what any sensor tells.
+LEAST_NOISE = 1e-8
+# Transitions for each coefficient of the next state: least squares then adds a tenth to the noise.
+TRANSITIONS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A linear-Gaussian model of states and estimates of them, and a regression on its means."""
+
+    first: Regressed  # on one observation
+    second: Regressed  # on the track's mean and the estimate of the window
+    centre: Floats  # of the states (q,), and their scale
+    unit: Floats
+    moves: Floats  # (q, 2q + 1): A_1, A_2, a
+    noise: Floats  # (q, q)
+    sees: Floats  # (q, q + 1): C, c
+    error: Floats  # (q, q)
+    mean: Floats  # (2q,), of two states in a row, and their covariance
+    cov: Floats
+
+    def __call__(self, X: Array, P: Array, gaps: Sequence[int] | None, back: bool) -> Array:
+        """Estimates (T, q) from observations X (T, d) of a sequence and estimates P of windows."""
+        M = self.means(self.first(X), gaps, back)
+        return self.second(self.beside(M, P))
+
+    def beside(self, M: Floats, P: Array) -> Array:
+        """Means of the track with the estimates P (T, q) of windows; NaN where there is none."""
+        U = np.hstack([M, np.asarray(to_numpy(P), dtype=np.float64)])
+        return like(np.where(np.isnan(U).any(axis=1, keepdims=True), np.nan, U), P)
+
+    def follow(self, x: Array, P: Array, past: Floats | None, steps: int) -> tuple[Array, Floats]:
+        """Estimate (1, q) from one more observation x (1, d), and the belief to go on from."""
+        belief = self.step(past, self._scaled(self.first(x))[0], steps)
+        return self.second(self.beside(self._unscaled(belief[None]), P)), belief
+
+    def means(self, Y: Array, gaps: Sequence[int] | None = None, back: bool = False) -> Floats:
+        """Means (T, q) of the states, given estimates Y (T, q) so far, or with ``back`` all."""
+        beliefs, past = [], None
+        for t, y in enumerate(self._scaled(Y)):
+            past = self.step(past, y, 1 if gaps is None else gaps[t])
+            beliefs.append(past)
+        return self._unscaled(np.stack(self._smoothed(beliefs) if back else beliefs))
+
+    # Beliefs are rows: a mean (2q,), then a covariance (2q, 2q), flat.
+
+    def step(self, past: Floats | None, y: Floats, steps: int) -> Floats:
+        """Belief after one more estimate y (q,); NaN tells nothing."""
+        q = len(self.unit)
+        m, V = (self.mean, self.cov) if past is None else self._split(past)
+        for _ in range(steps):
+            if np.array_equal(V, self.cov):  # nothing has been seen, or too long ago
+                break
+            m, V = self._predicted(m, V)
+            if not np.trace(V) < np.trace(self.cov):  # no worse than to know nothing
+                m, V = self.mean, self.cov
+        if not np.isnan(y).any():
+            C = self.sees[:, :q]
+            CV = C @ V[:q]
+            K = solve_positive(CV[:, :q] @ C.T + self.error, CV).T
+            m = m + K @ (y - C @ m[:q] - self.sees[:, q])
+            V = V - K @ CV
+            V = 0.5 * (V + V.T)
+        return np.concatenate([m, V.ravel()])
+
+    def _predicted(self, m: Floats, V: Floats) -> tuple[Floats, Floats]:
+        q = len(self.unit)
+        A = self.moves[:, :-1]
+        AV = A @ V
+        new = np.empty_like(V)
+        new[:q, :q], new[:q, q:] = AV @ A.T + self.noise, AV[:, :q]
+        new[q:, :q], new[q:, q:] = AV[:, :q].T, V[:q, :q]
+        return np.concatenate([A @ m + self.moves[:, -1], m[:q]]), new
+
+    def _smoothed(self, beliefs: list[Floats]) -> list[Floats]:
+        """Means of beliefs, each given all later ones too (Rauch, Tung and Striebel)."""
+        q, found = len(self.unit), [self._split(beliefs[-1])[0]]
+        to_next = np.vstack([self.moves[:, :-1], np.eye(q, 2 * q)])
+        for belief in beliefs[-2::-1]:
+            m, V = self._split(belief)
+            ahead, S = self._predicted(m, V)
+            S = S + LEAST_NOISE * np.eye(2 * q)
+            found.append(m + V @ to_next.T @ solve_positive(S, found[-1] - ahead))
+        return found[::-1]
+
+    def _split(self, belief: Floats) -> tuple[Floats, Floats]:
+        size = len(self.mean)
+        return belief[:size], belief[size:].reshape(size, size)
+
+    def _scaled(self, Y: Array) -> Floats:
+        return (np.asarray(to_numpy(Y), dtype=np.float64) - self.centre) / self.unit
+
+    def _unscaled(self, beliefs: Floats) -> Floats:
+        return np.asarray(beliefs[:, : len(self.unit)] * self.unit + self.centre)
+
+
+def learn_track(
+    X: Array, W: Array, Z: Points, kernel_z: Kernel, lengths: Sequence[int], back: bool, rng: Rng
+) -> tuple[Regressed, Track, Floats]:
+    """Regression on windows, the track beside it, and left-out estimates (n, q) of both.
+
+    From all sequences end to end: observations X (n, d), their windows W (n, kd) and states Z.
+    """
+    first, Y = learn_regression(X, X.shape[1], Z, kernel_z, rng)
+    window, P = learn_regression(W, X.shape[1], Z, kernel_z, rng)
+    H = targets(Z, kernel_z)
+    centre, unit = H.mean(axis=0), H.std(axis=0)
+    unit = np.where(unit > 0.0, unit, 1.0)
+    track = Track(
+        first, first, centre, unit, *_linear((Y - centre) / unit, (H - centre) / unit, lengths)
+    )
+    ends = np.cumsum(lengths)[:-1]
+    M = np.concatenate([track.means(y, None, back) for y in np.split(Y, ends)])
+    U = np.asarray(track.beside(M, P))
+    second, left_out = learn_regression(U, U.shape[1], Z, kernel_z, rng)
+    return window, replace(track, second=second), left_out
+
+
+def tracked_error(X: Array, W: Array, Z: Points, lengths: Sequence[int]) -> float:
+    """Mean squared error of left-out estimates, in the variances of the states.
+
+    Arguments as in :func:`learn_track`; infinite where half of the sequences, as may be left when
+    blocks are left out, would be too short for a track.
+    """
+    kernel = Gaussian(1.0)
+    H = targets(Z, kernel)
+    if sum(max(0, size - 2) for size in lengths) < 2 * _least_states(H.shape[1]):
+        return np.inf
+    with warnings.catch_warnings():  # about estimates that are constant, say
+        warnings.simplefilter("ignore", NumericalWarning)
+        left_out = learn_track(X, W, Z, kernel, lengths, False, 0)[2]
+    unit = H.std(axis=0)
+    return float(np.nanmean(((left_out - H) / np.where(unit > 0.0, unit, 1.0)) ** 2))
+
+
+def _least_states(q: int) -> int:
+    """States of q coordinates that a track needs, with two before each."""
+    return TRANSITIONS * (2 * q + 1)
+
+
+def _linear(Y: Floats, H: Floats, lengths: Sequence[int]) -> tuple[Floats, ...]:
+    """Fields of a track from ``moves`` on, from estimates Y and states H, both (n, q)."""
+    q = H.shape[1]
+    place = np.concatenate([np.arange(size) for size in lengths])  # within its sequence
+    third, second = np.flatnonzero(place >= 2), np.flatnonzero(place >= 1)
+    if len(third) < _least_states(q):
+        raise ValueError(
+            f"tracked features need {_least_states(q)} states with two before them, got "
+            f"{len(third)}; give longer sequences or features='regression'"
+        )
+    moves, noise = _fitted(np.hstack([H[third - 1], H[third - 2]]), H[third])
+    seen = np.flatnonzero(~np.isnan(Y).any(axis=1))
+    sees, error = _fitted(H[seen], Y[seen])
+    pairs = np.hstack([H[second], H[second - 1]])
+    cov = np.cov(pairs.T) + LEAST_NOISE * np.eye(2 * q)
+    return moves, noise, sees, error, pairs.mean(axis=0), cov
+
+
+def _fitted(U: Floats, Y: Floats) -> tuple[Floats, Floats]:
+    """Coefficients (q, p + 1) of a linear regression, the constant last; residual covariance."""
+    inputs = np.column_stack([U, np.ones(len(U))])
+    B = least_squares(inputs, Y)
+    left = Y - inputs @ B
+    return B.T, left.T @ left / len(left) + LEAST_NOISE * np.eye(Y.shape[1])
