@@ -25,6 +25,17 @@ def lines(path):
     return path.read_text().splitlines()
 
 
+def test_the_page_on_architecture_names_these_bars():
+    page = Path(__file__).parent.parent / "docs" / "architecture.md"
+    if not page.exists():
+        pytest.skip("the documentation is not part of this distribution")
+    told = " ".join(page.read_text().split())
+    assert f"at most {MOST_LINES // 1000} {MOST_LINES % 1000:03} lines" in told
+    assert f"no file over {MOST_LINES_OF_A_FILE} lines" in told
+    assert f"no package over {MOST_FILES_OF_A_PACKAGE} files" in told
+    assert f"at most {MOST_ANY:.0%} of parameters".replace("%", " %") in told
+
+
 def test_the_source_is_small():
     assert sum(len(lines(path)) for path in FILES) <= MOST_LINES
 

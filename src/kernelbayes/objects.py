@@ -1,4 +1,4 @@
-"""Entries of arrays that are no numbers yet: objects, masked entries, dates."""
+"""Array entries that are not numbers yet: objects, masked entries, dates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
-    """Objects that are all numbers, or missing, as numbers with NaN; others as they are."""
+    """Objects as numbers, NaN where missing; unchanged if one of them is not a number."""
     values = X.ravel().tolist()
     kinds = set(map(type, values))
     blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
@@ -30,7 +30,7 @@ def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
 
 
 def refuse_text_among_numbers(column: npt.NDArray[Any], name: str) -> None:
-    """Raise a TypeError that names the text, unless all numbers are NaN: missing."""
+    """Raise a TypeError if a column mixes numbers with text; NaN among text is missing text."""
     values = column.ravel().tolist()
     mixed = any(isinstance(v, Number | Decimal) and v == v for v in values)
     if mixed and any(isinstance(v, str) for v in values):

@@ -175,7 +175,7 @@ def drift_report(
     parts = {part.name: part for name, pair in pairs.items() for part in _parts(name, *pair)}
     draws = max(1000, math.ceil(DRAWS_PER_COLUMN * len(parts) / alpha))
     draws = draws if permutations is None else integer(permutations, "permutations")
-    with quiet():  # a constant column is no news: its p-value is 1
+    with quiet():  # a constant column needs no warning: its p-value is 1
         tests = {name: part.test(draws, generator) for name, part in parts.items()}
         joint = next(iter(tests.values()))
         if len(pairs) > 1:

@@ -50,7 +50,7 @@ GROUPS = 32
 # Features unless given, of the kernel of two samples and of each of two variables: the powers in
 # experiments/power are measured with these.
 RANKS = {1: 100, 2: 50}
-# Points from which Nystrom landmarks are drawn: many times any number of landmarks in use.
+# Points among which Nystrom landmarks are drawn: many times the number of landmarks.
 POOL = 20_000
 # Chi-squares of a smaller weight, relative to the largest, join the mean: a million of them have
 # a deviation of a thousandth of the largest one's.

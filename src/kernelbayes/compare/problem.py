@@ -214,7 +214,7 @@ class Problem(ABC):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method found; without a p-value that of permutations is meant."""
+    """What a method found. Where ``pvalue`` is None, that of permutations is computed."""
 
     statistic: float
     null: Floats

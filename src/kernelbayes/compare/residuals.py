@@ -1,4 +1,4 @@
-r"""What z does not explain of two variables, and whether that is still correlated along z.
+r"""What z leaves unexplained in two variables, and whether that is still correlated along z.
 
 Regress the features of x and of y on z (two conditional embeddings) and look whether what is left
 over is still correlated anywhere along z,

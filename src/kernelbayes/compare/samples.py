@@ -1,4 +1,4 @@
-"""Weights and kernels for a test: checked, collected over the range of distances, chosen."""
+"""Weights and kernels of a test: checks, families of bandwidths, the choice by power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Out of the library: data frames, ArviZ, summaries and pictures."""
+"""Export: data frames, ArviZ, summaries and pictures."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def trust(mu: Weighted) -> list[Row]:
     support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
     ess = np.atleast_1d(to_numpy(mu.ess))
     outside = np.zeros(len(ess)) if filled is None else np.atleast_1d(to_numpy(filled))
-    # Where every category is one point, weights are probabilities: few of them say nothing.
+    # Where every category is one point, weights are probabilities, and few points are no bad sign.
     points = getattr(mu, "points", None)  # several posteriors have points of their own
     exact = (
         points is not None and is_categorical(mu) and len(categories(points)[0]) == count(points)

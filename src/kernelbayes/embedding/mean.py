@@ -50,10 +50,10 @@ T = TypeVar("T", bound="MeanElement")
 Kind = Literal["projected", "rearranged", "clipped", "raw"]
 Validity = bool | Kind
 KINDS: tuple[Kind, ...] = ("projected", "rearranged", "clipped", "raw")
-# Weights that sum to less than LEAST_MASS say nothing: to divide by their sum magnifies rounding
-# errors, which are about 1e-16 times the condition number, up to 1e8 with automatic ridges. Weights
-# of both signs whose sum is below LEAST_SHARE of their absolute sum nearly cancel: what is left is
-# mostly the error of the estimate that they came from.
+# Weights that sum to less than LEAST_MASS carry no information: dividing by the sum would magnify
+# rounding errors, which are about 1e-16 times the condition number, up to 1e8 with automatic
+# ridges. Weights of both signs whose sum is below LEAST_SHARE of their absolute sum nearly cancel:
+# what is left is mostly the error of the estimate that they came from.
 LEAST_MASS = 1e-8
 LEAST_SHARE = 1e-3
 

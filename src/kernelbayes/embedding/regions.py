@@ -300,7 +300,7 @@ def ordered(X: Array, W: Floats, kind: Kind) -> Iterator[tuple[Floats, Floats]]:
     for x in to_numpy(X).T:
         order = np.argsort(x, kind="stable")
         weights, starts = W[:, order], _starts(x[order])
-        if len(starts) < len(x):  # equal points share their weight: their order is none
+        if len(starts) < len(x):  # equal points have no order: they share their weight
             counts = np.diff(np.append(starts, len(x)))
             shared = np.add.reduceat(weights, starts, axis=1) / counts
             weights = np.repeat(shared, counts, axis=1)

@@ -20,7 +20,7 @@ from kernelbayes.points import Points, PointsLike, positive
 
 @dataclass(frozen=True, eq=False)
 class Composite(Kernel):
-    """A kernel made of kernels: it is what all of them are."""
+    """A kernel made of kernels: it has a property if all of them have it."""
 
     @property
     @abstractmethod
@@ -41,7 +41,7 @@ class Composite(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class SameSpace(Composite):
-    """A kernel on the space of another one, its child, which answers for the space."""
+    """A kernel on the same space as its child, which answers questions about that space."""
 
     is_curved = answer(lambda self: self.children[0].is_curved)
     is_categorical = answer(lambda self: self.children[0].is_categorical)

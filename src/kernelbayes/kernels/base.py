@@ -43,7 +43,7 @@ PAIRED_ROWS, PAIRED_FEATURE_ROWS = 16, 1024
 
 
 def answer(ask: Callable[[Any], bool]) -> Any:
-    """Property that answers a question about a kernel, where a constant does not."""
+    """Property for an answer that depends on the instance."""
     return property(ask)
 
 
@@ -309,7 +309,7 @@ class Kernel(ABC):
 
 
 def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:
-    """Return the kernel; a TypeError says what else it is."""
+    """Return the kernel; a TypeError says what was given instead."""
     if isinstance(kernel, Kernel):
         return kernel
     hint = "is the class; make an instance of it" if isinstance(kernel, type) else "is no kernel"

@@ -56,8 +56,8 @@ Columns = Mapping[Any, npt.NDArray[Any]]
 # Median distance of two points of a normal column in units of its spread, the median deviation:
 # |x - y| is sqrt(2) times as wide as |x|. Two different categories are as far apart.
 TYPICAL = math.sqrt(2.0)
-# Rows from which on a category that is never the same is taken for a name or a text: by chance, ten
-# draws from a hundred categories differ with probability 0.63, twenty with 0.13.
+# Rows from which a column of categories that are all different is taken for names or text: ten
+# draws from a hundred categories all differ with probability 0.63, twenty with 0.13.
 FEWEST_NAMES = 20
 
 

@@ -47,8 +47,8 @@ MEDIAN_POINTS = 2000
 # Quantiles of which a spread is made, and those of the absolute value of a Cauchy variable.
 LEVELS = np.array([0.5, 0.8, 0.98])
 CAUCHY = np.tan(0.5 * np.pi * LEVELS).round(12)  # the first is exactly one
-# The same of distances between points; the outer ones are as far out as pairs of two points can be
-# that both move, if a recording rests for nine tenths of the time.
+# The same for distances between points. If a recording rests for nine tenths of the time, a point
+# of every fifth pair (1 - 0.9^2) is one in motion: the 90 % quantile sees these pairs.
 PAIR_LEVELS = np.array([0.5, 0.75, 0.9])
 PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS).round(12)
 # Rows and columns of a tile: product, clipping and exponential stay in the second-level cache
@@ -247,7 +247,7 @@ def vector_kernel(U: Floats) -> Gaussian:
 
 
 def column_spreads(U: Floats) -> Floats:
-    """Spread (d,) of each column of points (n, d); positive and finite. See the module."""
+    """Spread (d,) of each column of points (n, d), positive and finite: see kernels.default."""
     size = np.abs(U).max(axis=0)
     size = np.where(size > 0.0, size, 1.0)
     V = U / size  # so that differences cannot overflow
@@ -273,7 +273,7 @@ def typical(distances: Floats) -> float:
 
 
 def kept(n: int) -> npt.NDArray[np.integer[Any]]:
-    """Points whose distances are looked at: all, or the subset of the median heuristic."""
+    """Return the points whose distances are measured: all, or a fixed random subset of many."""
     if n <= MEDIAN_POINTS:
         return np.arange(n)
     return np.random.default_rng(0).choice(n, MEDIAN_POINTS, replace=False)

@@ -11,7 +11,7 @@ from kernelbayes.tables import Documented
 
 
 class KernelSettings(Documented):
-    """Mixin of scikit-learn estimators: what their kernels are made of are parameters too.
+    """Mixin of scikit-learn estimators that makes the settings of their kernels parameters too.
 
     Kernels are immutable, so ``set_params(kernel_x__bandwidth=2.0)`` puts another kernel in place.
     Kernels inside of kernels have the names of their place: ``kernel_x__left__bandwidth`` of a sum,
@@ -37,7 +37,7 @@ class KernelSettings(Documented):
 
 
 def settings(kernel: object) -> dict[str, Any]:
-    """Return what a kernel is made of, by name; nothing of what is no kernel."""
+    """Return the settings of a kernel by name; none for anything that is not a kernel."""
     found = _held(kernel)
     for name, value in list(found.items()):
         found |= {f"{name}__{key}": setting for key, setting in settings(value).items()}

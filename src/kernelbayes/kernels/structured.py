@@ -36,11 +36,12 @@ class Delta(Kernel):
 
     .. math:: k(x, y) = 1 \text{ if } x = y \text{ else } \exp(-1 / 2 h^2)
 
-    With the bandwidth h = 0, as a rule, an embedding is a table of probabilities, and every kernel
+    With bandwidth h = 0, the default, an embedding is a table of probabilities, and every kernel
     rule becomes the rule for tables. A positive one (the Gaussian kernel of a distance that is 0 or
-    1) keeps different categories a little alike, so that a product over many columns does not
-    take the sample apart. Characteristic on any finite set. Points are numbers, strings or any
-    values that NumPy can compare; points with several columns are equal when all columns are.
+    1) leaves some similarity between different categories, so that a product over many columns
+    does not vanish for nearly all pairs. Characteristic on any finite set. Points are numbers,
+    strings or any values that NumPy can compare; points with several columns are equal when all
+    columns are.
 
     Examples
     --------

@@ -259,8 +259,8 @@ class HistogramIntersection(Kernel):
     .. math:: k(x, y) = \sum_j \min(x_j, y_j), \quad x_j, y_j \ge 0
 
     For counts, histograms and bags of words; the entries must not be negative. Positive definite,
-    since min(a, b) is the overlap of the intervals [0, a] and [0, b]; it tells apart all
-    distributions of each single bin (but, a sum over bins, not their dependence).
+    since min(a, b) is the overlap of the intervals [0, a] and [0, b]. It tells
+    apart the distributions of every single bin, but not how bins depend on each other.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The door: what a user passes is read here once, and everything behind trusts what it gets.
+"""The door: what a user passes is read here once, and everything behind it trusts the result.
 
 :mod:`kernelbayes.arrays` turns arrays, frames, masked arrays and objects into numbers, in which NaN
 says what is missing. ``names`` puts columns in order by their names. ``values`` says what a sample

@@ -1,8 +1,8 @@
 """What a sample is, and what every space can do with it; then single numbers and options.
 
 Points are n members of any space: an array whose first axis counts them, a sequence (strings), or a
-mapping from names to aligned points (a joint variable). Numbers and options are read once, and
-refused in our own words.
+mapping from names to aligned points (a joint variable). Numbers and options are
+checked once, with error messages of our own.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ def sum_over_rows(
 
 # --- numbers and options --------------------------------------------------------------------------
 
-# Numbers are Python's, NumPy's, Decimal or Fraction, or an array of any library without axes. Text,
-# truth values and complex numbers are none.
+# A number is one of Python or NumPy, a Decimal or Fraction, or a 0-d array of any library. Text,
+# truth values and complex numbers are refused.
 
 
 def number(value: Number, name: str, expected: str = "a number") -> float:
