@@ -100,11 +100,6 @@ class _Finite(FiniteKernel, SameSpace):
     kernel: Kernel
 
     @property
-    def children(self) -> tuple[Kernel, ...]:
-        """The kernel that is approximated."""
-        return (self.kernel,)
-
-    @property
     def exact(self) -> Kernel:
         """The kernel that is approximated."""
         return self.kernel

@@ -7,10 +7,9 @@ features has finite features too: sums concatenate them, products multiply them 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
@@ -22,10 +21,10 @@ from kernelbayes.points import Points, PointsLike, positive
 class Composite(Kernel):
     """A kernel made of kernels: it has a property if all of them have it."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def children(self) -> tuple[Kernel, ...]:
         """The kernels it is made of."""
+        return tuple(value for value in self._parameters().values() if isinstance(value, Kernel))
 
     finite = answer(lambda self: all(kernel.finite for kernel in self.children))
     by_name = answer(lambda self: any(kernel.by_name for kernel in self.children))
@@ -101,10 +100,6 @@ class _Pair(Combined):
     left: Kernel
     right: Kernel
 
-    @property
-    def children(self) -> tuple[Kernel, ...]:
-        return self.left, self.right
-
     def __post_init__(self) -> None:
         as_kernel(self.left, "the left kernel")
         as_kernel(self.right, "the right kernel")
@@ -177,11 +172,6 @@ class Scaled(SameSpace, Combined):
 
     factor: float
     kernel: Kernel
-
-    @property
-    def children(self) -> tuple[Kernel, ...]:
-        """The kernel that is multiplied."""
-        return (self.kernel,)
 
     def __post_init__(self) -> None:
         as_kernel(self.kernel)

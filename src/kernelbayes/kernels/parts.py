@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Parts(Combined):
     def __hash__(self) -> int:
         return hash((Parts, tuple((repr(key), kernel) for key, kernel in self.parts)))
 
-    @property
+    @cached_property
     def children(self) -> tuple[Kernel, ...]:
         """The kernels of the parts."""
         return tuple(kernel for _, kernel in self.parts)

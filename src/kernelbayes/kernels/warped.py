@@ -75,11 +75,6 @@ class Warped(Combined):
         return cls(Gaussian.median(warped, scale), transform, tuple(units))
 
     @property
-    def children(self) -> tuple[Kernel, ...]:
-        """The kernel on the transformed coordinates."""
-        return (self.kernel,)
-
-    @property
     def label(self) -> str:
         """Name and transform."""
         return f"{type(self).__name__} {self.transform}"
