@@ -61,7 +61,9 @@ class Kernel(ABC):
         points = self.points(X, "X")
         if Y is None or Y is X:
             return self._self(points)
-        other = self.points(in_order(Y, column_names(X), "Y", by_name=self.by_name), "Y")
+        if type(Y) is not np.ndarray:
+            Y = in_order(Y, column_names(X), "Y", by_name=self.by_name)
+        other = self.points(Y, "Y")
         self.check_pair(points, other)
         return self._cross(points, other)
 
@@ -80,11 +82,11 @@ class Kernel(ABC):
 
     def points(self, X: PointsLike, name: str = "X") -> Points:
         """Check X and bring it into the form this kernel computes with; idempotent."""
+        if type(X) is np.ndarray:  # asked at every step of a filter
+            return self._points(X, name)
         if isinstance(X, Iterator):
             raise TypeError(f"{name} can be read only once; give a list: list({name})")
-        if is_frame(X) and self.by_name:
-            X = frame_columns(X)
-        return self._points(X, name)
+        return self._points(frame_columns(X) if self.by_name and is_frame(X) else X, name)
 
     def check_pair(self, X: Points, Y: Points) -> None:
         """Raise ValueError unless X and Y are points of one space, TypeError if of two kinds."""

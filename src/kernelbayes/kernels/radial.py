@@ -55,6 +55,9 @@ PAIR_CAUCHY = np.tan(0.5 * np.pi * PAIR_LEVELS).round(12)
 # (benchmarks/bench_gram.py). Not a power of two, whose columns would share few cache lines when a
 # tile is transposed.
 TILE = 184
+# Products of coordinates up to which differences are taken directly: preparing the matrix product
+# takes as long as some 50 000 of them (one query of a sample is ten times faster this way).
+DIRECT_WORK = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,20 +167,18 @@ def _median_distance(U: Floats, metric: str) -> float:
 class Radial(Bandwidth):
     """A profile of ``e = -|u - v|^2 / 2``, u and v coordinates in units of the bandwidth."""
 
+    _has_kink = False  # the profile has no derivative at 0; distances are then taken directly
+
     def _profile(self, E: Array) -> Array:
         """Kernel values for exponents E <= 0, in their memory or not; the profile at 0 is 1."""
         return np.exp(E, out=E) if isinstance(E, np.ndarray) else namespace(E).exp(E)
 
-    def _has_kink(self) -> bool:
-        """Whether the profile has no derivative at 0; distances are then taken directly."""
-        return False
-
     def _cross(self, X: Points, Y: Points) -> Array:
         U, V = self._coordinates(X), self._coordinates(Y)
         if not isinstance(U, np.ndarray):
-            return self._profile(_exponents(U, V, self._has_kink()))
+            return self._profile(_exponents(U, V, self._has_kink))
         G = np.empty((len(U), len(V)), dtype=np.result_type(U, V))
-        exponents = _tile_exponents(U, V, self._has_kink())
+        exponents = _tile_exponents(U, V, self._has_kink)
         with threads_for(2.0 * U.shape[1] * G.size), np.errstate(under="ignore"):
             for rows, columns in product(_tiles(len(U), len(V)), _tiles(len(V), len(U))):
                 G[rows, columns] = self._profile(exponents(rows, columns))
@@ -186,11 +187,11 @@ class Radial(Bandwidth):
     def _self(self, X: Points) -> Array:
         U = self._coordinates(X)
         if not isinstance(U, np.ndarray):
-            G = self._profile(_exponents(U, U, self._has_kink()))
+            G = self._profile(_exponents(U, U, self._has_kink))
             return mirror(G, namespace(U).ones_like(U[:, 0]))
         n = len(U)
         G = np.empty((n, n), dtype=U.dtype)
-        exponents = _tile_exponents(U, U, self._has_kink())
+        exponents = _tile_exponents(U, U, self._has_kink)
         with threads_for(U.shape[1] * G.size), np.errstate(under="ignore"):
             for rows in _tiles(n, n):
                 for columns in _tiles(rows.start, n):
@@ -267,8 +268,7 @@ def typical(distances: Floats) -> float:
         return float(found)
     if (apart := distances[distances > 0.0]).size:
         return float(np.median(apart))
-    text = "all points coincide: there is no scale in the data, so the bandwidth is set to 1"
-    warn(text)
+    warn("all points coincide: there is no scale in the data, so the bandwidth is set to 1")
     return 1.0
 
 
@@ -300,20 +300,22 @@ def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice]
 
     A tile may be overwritten, and is by the next one: they share their memory.
     """
+
+    def direct(rows: slice, columns: slice) -> Array:
+        E = cdist(U[rows], V[columns], "sqeuclidean")
+        E *= -0.5
+        with np.errstate(over="ignore"):  # minus infinity is right: the kernel is zero there
+            return E.astype(U.dtype, copy=False)
+
+    if kink or U.size * len(V) <= DIRECT_WORK:
+        return direct
     with np.errstate(over="ignore", invalid="ignore"):
         centre = V.mean(axis=0, dtype=np.float64).astype(V.dtype)
         A = U - centre
         B = A if U is V else V - centre
         a, b = (np.einsum("ij,ij->i", M, M) for M in (A, B))
         largest = float(max(a.max(), b.max()))
-    if kink or not _expansion_is_safe(largest, epsilon(A)):
-
-        def direct(rows: slice, columns: slice) -> Array:
-            E = cdist(U[rows], V[columns], "sqeuclidean")
-            E *= -0.5
-            with np.errstate(over="ignore"):  # minus infinity is right: the kernel is zero there
-                return E.astype(U.dtype, copy=False)
-
+    if not _expansion_is_safe(largest, epsilon(A)):
         return direct
     A = np.column_stack([A, a * -0.5, np.ones_like(a)])
     B = np.column_stack([B, np.ones_like(b), b * -0.5]).T

@@ -54,8 +54,8 @@ class Matern(Radial, Stationary):
         # Spectral density: multivariate t with 2 nu degrees of freedom.
         return 2.0 * self.nu / rng.chisquare(2.0 * self.nu, size=(q, 1))
 
-    def _has_kink(self) -> bool:
-        return self.nu < 1.5  # the derivative nu / (nu - 1) grows without bound towards nu = 1
+    # The derivative nu / (nu - 1) grows without bound towards nu = 1.
+    _has_kink = answer(lambda self: self.nu < 1.5)
 
     def _profile(self, E: Array) -> Array:
         xp = namespace(E)
