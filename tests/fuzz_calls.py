@@ -238,7 +238,7 @@ REGISTRY["Scaled"] = vector_kernel(
 REGISTRY["Warped"] = vector_kernel(
     lambda rng, d: {
         "kernel": kernel(rng),
-        "transform": choose(rng, "asinh", "log"),
+        "transform": choose(rng, "asinh", "log", "norm"),
         "unit": float(rng.uniform(0.2, 3)),
     },
     lambda kernel, transform, unit: kb.Warped(kernel, transform, unit),

@@ -130,6 +130,7 @@ INSTANCES = [
     Instance("custom", kb.Custom(_custom), vectors(1)),
     Instance("custom-diagonal", kb.Custom(_custom, lambda X: np.abs(X[:, 0]) + 1.0), vectors(1)),
     Instance("warped", kb.Warped(kb.Gaussian(0.7)), vectors()),
+    Instance("warped-norm", kb.Warped(kb.Gaussian(0.7), "norm", (0.5, 2.0)), vectors()),
     Instance("warped-log", kb.Warped(kb.Laplace(0.7), "log", (0.5, 2.0)), vectors()),
     Instance("sum", kb.Gaussian(0.7) + kb.Linear(), vectors()),
     Instance("product", kb.Gaussian(0.7) * kb.Linear(), vectors()),

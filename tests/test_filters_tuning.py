@@ -82,6 +82,8 @@ def test_the_sign_is_dropped_where_only_the_size_says_something():
     with pytest.warns(kb.NumericalWarning, match=r"1 of 3 observations \(1\) are unlike"):
         beliefs = tuned.filter(np.array([[0.0], [1e300], [-1.0]]))
     assert np.isfinite(beliefs.mean()).all()
+    wide = kb.tune(model, np.exp(z) * rng.normal(size=(200, 8)), z, rng=0, budget=8)
+    assert chosen(wide)["kernel_x"] == "Warped norm"
 
 
 def test_the_same_seed_gives_the_same_model():

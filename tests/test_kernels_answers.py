@@ -68,6 +68,11 @@ COLUMNS = {  # kernel, columns, the same over those columns
         [1, 2],
         kb.Warped(kb.Gaussian((2.0, 3.0)), "log", (5.0, 6.0)),
     ),
+    "norm": (
+        kb.Warped(kb.Gaussian(2.0), "norm", (4.0, 5.0, 6.0)),
+        [1, 2],
+        kb.Warped(kb.Gaussian(2.0), "norm", (5.0, 6.0)),
+    ),
     "sum": (
         2.0 * (kb.Linear() + kb.Gaussian((1.0, 2.0, 3.0))),
         [0],

@@ -23,8 +23,17 @@ def test_it_is_the_inner_kernel_of_transformed_points(transform, function):
     np.testing.assert_allclose(kernel(X[:3], X), inner(U[:3], U), rtol=1e-9)
 
 
+def test_norm_is_the_inner_kernel_of_the_logarithm_of_the_root_mean_square():
+    kernel = kb.Warped(kb.Gaussian(0.7), "norm", (1.0, 50.0))
+    U = np.log(np.sqrt(np.mean((X / [1.0, 50.0]) ** 2, axis=1, keepdims=True)))
+    np.testing.assert_allclose(kernel(X), kb.Gaussian(0.7)(U), rtol=1e-9)
+    np.testing.assert_allclose(kernel(-X, X), kernel(X), rtol=1e-12)
+    scalar = kb.Warped(kb.Gaussian(0.7), "log", 2.0)(X[:, :1])
+    np.testing.assert_allclose(kb.Warped(kb.Gaussian(0.7), "norm", 2.0)(X[:, :1]), scalar)
+
+
 def test_medians_do_not_depend_on_units():
-    for transform in ("asinh", "log"):
+    for transform in ("asinh", "log", "norm"):
         kernel, other = (kb.Warped.median(A, transform, 0.5) for A in (X, 1000.0 * X))
         np.testing.assert_allclose(kernel(X), other(1000.0 * X), rtol=1e-9)
         inner = kb.Warped.median(X, transform).kernel
@@ -32,8 +41,11 @@ def test_medians_do_not_depend_on_units():
 
 
 def test_zeros_and_far_points_stay_finite():
-    kernel = kb.Warped.median(np.r_[X, np.zeros((5, 2))], "log")
-    assert np.isfinite(kernel([[0.0, 0.0], [1e300, -1e300]])).all()
+    for transform in ("log", "norm"):
+        kernel = kb.Warped.median(np.r_[X, np.zeros((5, 2))], transform)
+        values = kernel([[0.0, 0.0], [1e300, -1e300]])
+        np.testing.assert_array_equal(np.diag(values), 1.0)
+        assert np.isfinite(values).all()
 
 
 def test_a_column_of_zeros():
@@ -65,7 +77,7 @@ def test_missing_coordinates_are_left_out():
     ("make", "error", "words"),
     [
         (lambda: kb.Warped(1.0), TypeError, "must be a Kernel"),
-        (lambda: kb.Warped(kb.Linear(), "sqrt"), ValueError, "one of 'asinh', 'log'"),
+        (lambda: kb.Warped(kb.Linear(), "sqrt"), ValueError, "one of 'asinh', 'log', 'norm'"),
         (lambda: kb.Warped(kb.Linear(), "log", -1.0), ValueError, "unit must be positive"),
         (lambda: kb.Warped(kb.Linear(), "log", (1.0, 2.0, 3.0))(X), ValueError, "3 units"),
     ],

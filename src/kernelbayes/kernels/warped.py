@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kernelbayes.kernels.base import Kernel, as_kernel
 from kernelbayes.kernels.radial import Gaussian
 from kernelbayes.points import Points, PointsLike, option, positive_each
 
-Warp = Literal["asinh", "log"]
+Warp = Literal["asinh", "log", "norm"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.
 SMALLEST = 0.01
 
@@ -29,14 +29,16 @@ class Warped(Combined):
     ----------
     kernel : Kernel
         k_1, on the transformed coordinates.
-    transform : {"asinh", "log"}
+    transform : {"asinh", "log", "norm"}
         "asinh" is linear near zero and a logarithm with a sign in the tails: for heavy tails.
         "log" keeps the size and drops the sign: for variances, intensities and prices.
+        "norm" is one number, the logarithm of the root mean square of all :math:`x_j / u_j` (0.01
+        at least): for noise whose size is what matters.
     unit : float or one per dimension
         u_j, the size that counts as one.
 
-    Both transforms have their centre at zero: use them where zero means something. "asinh" is
-    one-to-one, so the kernel is characteristic where k_1 is; with "log" it cannot tell x from -x.
+    All transforms have their centre at zero: use them where zero means something. "asinh" is
+    one-to-one, so the kernel is characteristic where k_1 is; the others cannot tell x from -x.
 
     Examples
     --------
@@ -57,7 +59,7 @@ class Warped(Combined):
 
     def __post_init__(self) -> None:
         as_kernel(self.kernel)
-        option(self.transform, "transform", ("asinh", "log"))
+        option(self.transform, "transform", get_args(Warp))
         object.__setattr__(self, "unit", positive_each(self.unit, "unit"))
 
     @classmethod
@@ -86,9 +88,13 @@ class Warped(Combined):
                 f"Warped has {len(self.unit)} units, but the points have {X.shape[1]} dimensions"
             )
         U = X / (like(self.unit, X) if isinstance(self.unit, tuple) else self.unit)
-        return (
-            xp.asinh(U) if self.transform == "asinh" else xp.log(xp.clip(xp.abs(U), min=SMALLEST))
-        )
+        if self.transform == "asinh":
+            return xp.asinh(U)
+        sizes = xp.clip(xp.abs(U), min=SMALLEST)
+        if self.transform == "norm":
+            most = xp.max(sizes, axis=1, keepdims=True)  # so that no square overflows
+            sizes = most * xp.sqrt(xp.mean((U / most) ** 2, axis=1, keepdims=True))
+        return xp.log(xp.clip(sizes, min=SMALLEST))
 
     def _shares(self, X: Points) -> list[Points]:
         return [self._warped(X)]

@@ -15,8 +15,8 @@ that is clearly worse than the best so far is given up (:mod:`kernelbayes.filter
    rule, the bandwidths of x and z, and the ridge of transition and prior.
 4. If no kernel on x is given, other kernels race the Gaussian one from there: Laplace and rational
    quadratic, which are less sensitive to outliers; a Gaussian one times a linear one, for
-   posteriors that are nearly linear in x; and Gaussian ones of transformed coordinates
-   (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
+   posteriors that are nearly linear in x; and Gaussian ones of transformed coordinates or of the
+   norm (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
 5. Kernels on x that were given as ``candidates`` race in the same way, and so do learned features
    (:class:`~kernelbayes.NeuralFeatures`), which are learned anew without each part.
 6. Moves go on from there, in smaller and smaller steps.
@@ -312,6 +312,7 @@ def rivals(X: Points, gaussian: Kernel) -> list[Kernel]:
         scaled = Laplace.median(to_numpy(as_vectors(X)) / h, width).bandwidth
         laplace = Laplace(tuple(scaled * h))
     return [
+        *([Warped.median(X, "norm")] if as_vectors(X).shape[1] > 1 else []),
         Warped.median(X, "log").scaled(width),
         laplace,
         (1.0 / square) * Polynomial(1, square) * gaussian,  # locally linear
