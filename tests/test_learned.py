@@ -144,6 +144,8 @@ def test_what_is_no_module_or_kernel_is_refused():
         kind_of((2, 3, 4, 5))
     with pytest.raises(ValueError, match="cannot take points of shape"):
         Net("cnn", (3,), 2)
+    with pytest.raises(ValueError, match="cannot take points of shape"):
+        Net("gru", (3,), 2)
 
 
 def test_features_that_are_not_learned_yet_are_no_kernel():
@@ -163,17 +165,18 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
 
 def points(kind, n=N):
-    shape = {"mlp": (3,), "cnn": (9, 8), "window": (5, 2)}.get(kind, (9, 8, 3))
+    shape = {"mlp": (3,), "cnn": (9, 8), "window": (5, 2), "gru": (5, 2)}.get(kind, (9, 8, 3))
     return np.random.default_rng(2).normal(size=(n, *shape))
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("kind", ["mlp", "cnn", "window", "colour"])
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "window", "gru", "colour"])
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_learned_kernels_obey_the_laws(kind, scale):
     pytest.importorskip("torch")
     X = points(kind)
-    kernel = kb.NeuralFeatures(**QUICK).fit(X, X.reshape(N, -1)[:, :1])
+    module = "gru" if kind == "gru" else None
+    kernel = kb.NeuralFeatures(module, **QUICK).fit(X, X.reshape(N, -1)[:, :1])
     laws.check_kernel(kernel, scale * np.concatenate([X[:8], X[:3]]))
     assert kernel.features(X).shape == (N, 6)
     # The mean is that of the training part, four fifths of the sample.
@@ -206,6 +209,39 @@ def test_the_same_seed_gives_the_same_kernel_to_the_bit(options):
     assert first != third
     np.testing.assert_array_equal(first.features(X), second.features(X))
     assert first.history == second.history
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["cnn", "window", "gru"])
+def test_networks_repeat_to_the_bit_are_saved_and_differentiated(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    X = points(kind)
+    features = kb.NeuralFeatures(kind, **QUICK)
+    kernel, again = (features.fit(X, X.reshape(N, -1)[:, :1]) for _ in range(2))
+    np.testing.assert_array_equal(kernel.features(X), again.features(X))
+    # Noise and dropout are for training only.
+    np.testing.assert_array_equal(kernel.features(X), kernel.features(X))
+    kb.save(kernel, tmp_path / "kernel")
+    assert kb.load(tmp_path / "kernel") == kernel
+    tensor = torch.tensor(X[:3], requires_grad=True)
+    found = kernel.features(tensor)
+    # The same network in another order of sums.
+    np.testing.assert_allclose(
+        found.detach().numpy(), kernel.features(X[:3]), rtol=1e-9, atol=1e-12
+    )
+    found.sum().backward()
+    assert float(tensor.grad.abs().max()) > 0.0
+
+
+@pytest.mark.torch
+def test_a_recurrent_unit_remembers_what_was_at_the_start_of_a_window():
+    pytest.importorskip("torch")
+    X = np.random.default_rng(7).normal(size=(600, 4, 2))
+    z = X[:, 0, 0] + X[:, -1, 1]
+    kernel = kb.NeuralFeatures("gru", dim=8, epochs=60, rng=0).fit(X[:400], z[:400])
+    rule = kb.ConditionalEmbedding(kernel_x=kernel).fit(X[:400], z[:400])
+    # Who forgets the first step is left with its variance, which is one.
+    assert np.mean((rule(X[400:]).mean().ravel() - z[400:]) ** 2) < 0.5
 
 
 @pytest.mark.torch

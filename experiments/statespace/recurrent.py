@@ -50,12 +50,14 @@ def lstm(X, Z, new, seed=0, epochs=100):
             model, best, waited = Recurrent(), (np.inf, None), 0
             optimiser = torch.optim.Adam(model.parameters(), rate)
             for _ in range(epochs):
+                model.train()
                 for start in rng.permutation(np.arange(0, n - WINDOW, CHUNK)):
                     rows = slice(start, min(n, start + CHUNK + WINDOW - 1))
                     optimiser.zero_grad()
                     # The first windows of a batch are padded, as those of a sequence are.
                     torch.mean((model(inputs[rows]) - targets[rows]) ** 2).backward()
                     optimiser.step()
+                model.eval()
                 with torch.no_grad():
                     value = float(torch.mean((model(inputs[n:]) - targets[n:]) ** 2))
                     waited += 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -64,11 +64,12 @@ class NeuralFeatures:
 
     Parameters
     ----------
-    module : torch.nn.Module, {"mlp", "cnn", "window"} or None
+    module : torch.nn.Module, {"mlp", "cnn", "window", "gru"} or None
         Your own network, from points (n, ...) to (n, dim), which is copied, not changed; or one of
         ours: for vectors, for images (n, h, w) or (n, h, w, channels), or for windows (n, steps,
-        d). None chooses ours by the shape of the points: an array (n, a, b) holds images if both
-        sides have at least 8 pixels and one is at most twice the other.
+        d): convolutions along the steps ("window") or a recurrent unit ("gru"), the newest step
+        last. None chooses by the shape of the points: an array (n, a, b) holds images if both
+        sides have at least 8 pixels and one is at most twice the other, otherwise windows.
     dim : int
         Number of features.
     loss : {"profiled", "direct"}
@@ -137,7 +138,7 @@ class NeuralFeatures:
         if self.kernel_z is not None:
             as_kernel(self.kernel_z, "kernel_z")
         if isinstance(self.module, str):
-            option(self.module, "module", ("mlp", "cnn", "window"))
+            option(self.module, "module", get_args(Kind))
         elif self.module is not None and not hasattr(self.module, "state_dict"):
             raise TypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}")
 

@@ -16,11 +16,15 @@ import numpy as np
 from kernelbayes.arrays import Floats
 
 Module = Any  # a torch.nn.Module: torch is not imported here
-Kind = Literal["mlp", "cnn", "window"]
+Kind = Literal["mlp", "cnn", "window", "gru"]
 # Units of the two hidden layers of a network for vectors, and of the last one of the others.
 HIDDEN, LAST_HIDDEN = 128, 64
 # Channels of the convolutions: of images at half, a quarter and an eighth of the size; of windows.
 CHANNELS, WINDOW_CHANNELS = (8, 16, 32), (32, 32)
+# Of images in training: standard deviation of noise that is added to standardised pixels, and share
+# of dropout before the last layers. Without them the static error of a maze with 900 views was .054
+# instead of .044, that of sprites .0106 instead of .0093 (two development seeds).
+NOISE, DROPOUT = 0.5, 0.5
 # Sides of an image: of at least so many pixels, none longer than the other times this. Otherwise
 # an array (n, a, b) holds n windows of a observations.
 LEAST_SIDE, MOST_OBLONG = 8, 2.0
@@ -61,7 +65,7 @@ class Net:
     dim: int
 
     def __post_init__(self) -> None:
-        dims = {"mlp": (1,), "window": (2,), "cnn": (2, 3)}[self.kind]
+        dims = {"mlp": (1,), "cnn": (2, 3)}.get(self.kind, (2,))
         if len(self.shape) not in dims:
             raise ValueError(f"module {self.kind!r} cannot take points of shape {self.shape}")
 
@@ -78,13 +82,16 @@ class Net:
                 layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU()]
                 height, width, before = -(-height // 2), -(-width // 2), after
             size = height * width * before
+        elif self.kind == "gru":
+            return nn.Sequential(first, _remember(*self.shape[1:]), nn.Linear(HIDDEN, self.dim))
         else:
             steps, before = self.shape
             for after in WINDOW_CHANNELS:
                 layers += [nn.Conv1d(before, after, 3, padding=1), nn.ReLU()]
                 before = after
             size = steps * before
-        head = [nn.Flatten(), nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
+        drop = [nn.Dropout(DROPOUT)] if self.kind == "cnn" else []
+        head = [nn.Flatten(), *drop, nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
         return nn.Sequential(first, *layers, *head, nn.Linear(LAST_HIDDEN, self.dim))
 
     @property
@@ -113,6 +120,24 @@ def _standardise(net: Net) -> Module:
 
         def forward(self, X: Module) -> Module:
             X = X[..., None] if grey else X
-            return ((X - self.centre) / self.spread).movedim(-1, 1)
+            X = (X - self.centre) / self.spread
+            if self.training and net.kind == "cnn":
+                X = X + NOISE * torch.randn_like(X)
+            return X if net.kind == "gru" else X.movedim(-1, 1)
 
     return Standardise()
+
+
+def _remember(columns: int) -> Module:
+    """Gated recurrent unit that reads windows (n, steps, columns): its last state (n, HIDDEN)."""
+    nn = import_torch().nn
+
+    class Last(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.unit = nn.GRU(columns, HIDDEN, batch_first=True)
+
+        def forward(self, X: Module) -> Module:
+            return self.unit(X)[0][:, -1]
+
+    return Last()
