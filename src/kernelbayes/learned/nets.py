@@ -24,7 +24,7 @@ CHANNELS, WINDOW_CHANNELS = (8, 16, 32), (32, 32)
 # Of images in training: standard deviation of noise that is added to standardised pixels, and share
 # of dropout before the last layers. Without them the static error of a maze with 900 views was .054
 # instead of .044, that of sprites .0106 instead of .0093 (two development seeds).
-NOISE, DROPOUT = 0.5, 0.5
+PIXEL_NOISE, DROPOUT = 0.5, 0.5
 # Sides of an image: of at least so many pixels, none longer than the other times this. Otherwise
 # an array (n, a, b) holds n windows of a observations.
 LEAST_SIDE, MOST_OBLONG = 8, 2.0
@@ -122,7 +122,7 @@ def _standardise(net: Net) -> Module:
             X = X[..., None] if grey else X
             X = (X - self.centre) / self.spread
             if self.training and net.kind == "cnn":
-                X = X + NOISE * torch.randn_like(X)
+                X = X + PIXEL_NOISE * torch.randn_like(X)
             return X if net.kind == "gru" else X.movedim(-1, 1)
 
     return Standardise()
