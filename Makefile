@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-seeds test-torch test-browser test-slow fuzz lint types format bench docs clean
+.PHONY: help demo test test-seeds test-minimum test-torch test-browser test-slow fuzz lint types format bench docs clean
 
 help:
 	@echo "make demo        a robot learns a building from its camera, then finds itself (a table, a picture, a film)"
 	@echo "make test        lint, type-check and test (no torch needed)"
 	@echo "make test-seeds  the quick tests again with five other seeds for everything"
+	@echo "make test-minimum  the tests with the oldest versions of what the library needs"
 	@echo "make test-torch  the tests that need torch (CPU build)"
 	@echo "make test-browser  the report pages in Chromium (chromium and chromedriver must be installed)"
 	@echo "make test-slow   statistical checks at full size"
@@ -41,6 +42,13 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
+# An environment of its own, with the oldest versions that pyproject.toml allows.
+MINIMUM := .venv-minimum
+$(MINIMUM)/.dev: pyproject.toml .ci/minimum.txt
+	$(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint .ci/minimum.txt --editable '.[dev]'
+	@touch $@
+
 demo: $(VENV)/.run
 	$(BIN)/kernelbayes demo
 
@@ -60,6 +68,9 @@ test-seeds: $(addprefix test-seed-,$(SEEDS))
 
 test-seed-%: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "not torch and not slow and not browser" --randomly-seed=$* --hypothesis-seed=$* tests
+
+test-minimum: $(MINIMUM)/.dev
+	$(ONE_THREAD) $(MINIMUM)/bin/pytest -n auto -m "not torch and not slow and not browser" tests
 
 test-torch: $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/pytest -n auto -m "torch and not slow" tests
@@ -85,4 +96,4 @@ docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/gallery docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(MINIMUM) build dist docs/_build docs/gallery docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -162,3 +162,35 @@ def test_series_and_tracks_of_vectors():
 def test_bad_pictures_are_named(rooms, options, words):
     with pytest.raises(ValueError, match=words):
         rooms.plot(**options)
+
+
+def test_a_state_of_three_coordinates_is_two_tracks():
+    three = learned(np.column_stack([X, -X, X**2])).filter(NEW)
+    known = np.column_stack([NEW, -NEW, NEW**2])
+    axes = three.plot(truth=known)
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in axes] == [("z0", "z1"), ("z0", "z2")]
+    for ax, j in zip(axes, (1, 2), strict=True):
+        lines = {line.get_label(): line for line in ax.get_lines()}
+        drawn = lines["mean, one standard deviation"].get_xydata()
+        np.testing.assert_allclose(drawn, three.mean()[:, [0, j]])
+        np.testing.assert_allclose(lines["truth"].get_xydata(), known[:, [0, j]])
+    again = three.plot(ax=axes, kind="track")
+    assert list(again) == list(axes)
+    with pytest.raises(ValueError, match="2 axes"):
+        three.plot(ax=axes[0])
+    assert three.plot(kind="series").shape == (3,)
+
+
+def test_an_angle_over_time_wraps_at_the_edge():
+    t = np.arange(120)
+    angle = 0.3 * t % (2.0 * np.pi)
+    seen = np.column_stack([np.cos(angle), np.sin(angle)])
+    ridges = {"prior_ridge": 0.01, "transition_ridge": 0.01, "ridge": 0.01, "rng": 0}
+    model = kb.KernelBayesFilter(kb.Gaussian(0.5), kb.Periodic(0.5), **ridges).fit(seen, angle)
+    beliefs = model.filter(seen[:60])
+    ax = beliefs.plot(truth=angle[:60])
+    assert ax.get_ylim() == (0.0, pytest.approx(2.0 * np.pi))
+    for line in ax.get_lines():  # each copy is without jumps
+        assert np.abs(np.diff(line.get_ydata())).max() < np.pi
+    labels = ax.get_legend_handles_labels()[1]
+    assert sorted(labels) == ["90 % interval", "mean", "truth"]

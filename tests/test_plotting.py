@@ -8,7 +8,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes.plot import plot_witness
-from kernelbayes.plot.canvas import FIRST, SECOND
+from kernelbayes.plot.canvas import FIRST, SECOND, draw_line
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -208,3 +208,61 @@ def test_pictures_of_matrices_are_refused_and_matplotlib_is_named(pair, monkeypa
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'kernelbayes\[plot\]'"):
         pair[0].plot()
+
+
+# --- angles and seasons ---------------------------------------------------------------------------
+
+DAY = kb.Periodic(1.0, period=24.0)
+NIGHT = np.concatenate([np.linspace(22.0, 24.0, 20, endpoint=False), np.linspace(0.0, 2.0, 21)])
+
+
+def off(hours):
+    """Hours from midnight, either way."""
+    return (hours + 12.0) % 24.0 - 12.0
+
+
+def marks(axis):
+    labels = [label.get_text() for label in axis.get_ticklabels()]
+    return dict(zip(axis.get_majorticklocs(), labels, strict=True))
+
+
+def test_an_angle_is_one_hill_around_its_mean():
+    """Hours around midnight, as if the clock began at noon: the same curve, elsewhere."""
+    night = kb.embed(NIGHT, DAY)
+    noon = kb.embed((NIGHT + 12.0) % 24.0, kb.Gaussian(1.0))
+    (x, y), (at, right) = (mu.plot().get_lines()[0].get_data() for mu in (night, noon))
+    np.testing.assert_allclose(y, right, atol=1e-9)
+    np.testing.assert_allclose(
+        (x + 12.0 - at) % 24.0 % 24.0, (x[0] + 12.0 - at[0]) % 24.0, atol=1e-9
+    )
+    ax = night.plot()
+    mean = ax.get_lines()[1].get_xdata()[0]
+    assert off(mean - night.mean()[0]) == pytest.approx(0.0, abs=1e-9)
+    ends = ax.collections[0].get_paths()[0].vertices[:, 0]
+    assert [ends.min(), ends.max()] == pytest.approx([mean - 1.8, mean + 1.8], abs=0.2)
+    for place, label in marks(ax.xaxis).items():
+        assert place % 24.0 == pytest.approx(float(label))
+
+
+def test_angles_in_batches_planes_and_corners():
+    rng = np.random.default_rng(0)
+    few = kb.embed(NIGHT, DAY, rng.dirichlet(np.ones(41), size=3)).plot()
+    assert all(np.ptp(line.get_xdata()) < 12.0 for line in few.get_lines())
+    many = kb.embed(NIGHT, DAY, rng.dirichlet(np.ones(41), size=9))
+    ax = many.plot()
+    assert ax.get_ylim() == (0.0, 24.0)
+    drawn = np.array([line.get_ydata() for line in ax.get_lines()])
+    np.testing.assert_allclose(off(drawn - many.mean()[:, 0]), 0.0, atol=1e-9)
+    both = kb.Parts([(0, DAY), (slice(1, 3), kb.Gaussian(1.0))])
+    points = np.column_stack([NIGHT, rng.normal(size=(41, 2))])
+    corner = kb.embed(points, both).plot()
+    assert np.ptp(corner[1, 0].collections[0].get_offsets()[:, 0]) < 12.0
+
+
+def test_a_line_that_wraps_goes_on_at_the_other_end():
+    ax = plt.subplots()[1]
+    values = np.array([22.0, 23.0, 0.0, 1.0, 2.0])
+    draw_line(ax, np.arange(5.0), values, 24.0, label="hour")
+    first, second = (line.get_ydata() for line in ax.get_lines())
+    np.testing.assert_allclose([first, second], [[22, 23, 24, 25, 26], [-2, -1, 0, 1, 2]])
+    assert len(ax.get_legend_handles_labels()[1]) == 1

@@ -79,32 +79,17 @@ def add_infer(commands: Any) -> None:
         "kernelbayes infer model.py --observed data.csv -n 1000",
     )
     add = command.add_argument
-    add(
-        "source",
-        type=Path,
-        metavar="SOURCE",
-        help="Python file with simulator(theta, rng) and prior, or a table of simulations",
-    )
+    text = "Python file with simulator(theta, rng) and prior, or a table of simulations"
+    add("source", type=Path, metavar="SOURCE", help=text)
     add("--observed", type=Path, required=True, metavar="FILE", help="table with the data, one row")
     add(
         "--theta", type=errors.names, metavar="COLUMNS", help="parameters in a table of simulations"
     )
     add("--x", type=errors.names, metavar="COLUMNS", help="data columns (default: all others)")
-    add(
-        "-n",
-        "--simulations",
-        type=errors.positive,
-        default=1000,
-        metavar="N",
-        help="simulations to run (default: 1000)",
-    )
-    add(
-        "--rounds",
-        type=errors.rounds,
-        default=1,
-        metavar="N",
-        help="rounds of simulations, or auto: as many as pay (default: 1)",
-    )
+    text = "simulations to run (default: 1000)"
+    add("-n", "--simulations", type=errors.positive, default=1000, metavar="N", help=text)
+    text = "rounds of simulations, or auto: as many as pay (default: 1)"
+    add("--rounds", type=errors.rounds, default=1, metavar="N", help=text)
     add("--draws", type=errors.positive, metavar="N", help="write draws instead of a summary")
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
     command.set_defaults(run=_infer)
@@ -185,13 +170,8 @@ def add_test(commands: Any) -> None:
     add("--x", type=errors.names, metavar="COLUMNS", help="columns (default: all)")
     add("--y", type=errors.names, metavar="COLUMNS", help="columns to test x against")
     add("--given", type=errors.names, metavar="COLUMNS", help="independence given these columns")
-    add(
-        "--permutations",
-        type=errors.positive,
-        default=1000,
-        metavar="B",
-        help="permutations (default: 1000)",
-    )
+    text = "permutations (default: 1000)"
+    add("--permutations", type=errors.positive, default=1000, metavar="B", help=text)
     command.set_defaults(run=_test)
 
 

@@ -34,17 +34,10 @@ def add_filter(commands: Any) -> None:
     add("--u", type=errors.names, metavar="COLUMNS", help="controls, comma-separated")
     add("--sequence", metavar="COLUMN", help="column that tells the sequences apart")
     add("--smooth", action="store_true", help="use later observations too")
-    add(
-        "--follow",
-        action="store_true",
-        help="read observations as CSV from standard input, write a belief for each as it comes",
-    )
-    add(
-        "--state",
-        type=Path,
-        metavar="FILE",
-        help="with --follow: keep the state in this file, and go on from it",
-    )
+    text = "read observations as CSV from standard input, write a belief for each as it comes"
+    add("--follow", action="store_true", help=text)
+    text = "with --follow: keep the state in this file, and go on from it"
+    add("--state", type=Path, metavar="FILE", help=text)
     text = "with --follow: a page that shows the belief as it moves, on this machine only"
     add("--serve", type=errors.seed, nargs="?", const=PORT, metavar="PORT", help=text)
     command.set_defaults(run=_filter)

@@ -16,14 +16,8 @@ from array_api_compat import is_torch_array
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.files.known import (
-    KINDS_STORED,
-    Node,
-    frozen_distribution,
-    is_cache,
-    name_of,
-    stored_fields,
-)
+from kernelbayes.files import known
+from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
 from kernelbayes.gram.base import Dense
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import Component
@@ -63,12 +57,12 @@ class Encoder:
             return {"generator": self.encode(value.bit_generator.state, name)}
         if isinstance(value, MethodType) and name_of(type(value.__self__)):
             return {"method": [self.encode(value.__self__, name), value.__name__]}
-        frozen = frozen_distribution(value)
+        frozen = known.frozen_distribution(value)
         if frozen is not None:
             return {"scipy": self._each(frozen, name)}
-        known = name_of(type(value))
-        if known is not None:
-            return self._object(value, known)
+        label = name_of(type(value))
+        if label is not None:
+            return self._object(value, label)
         if isinstance(value, Mapping):
             return {
                 "dict": [[self.encode(k, name), self.encode(v, str(k))] for k, v in value.items()]
@@ -99,16 +93,16 @@ class Encoder:
             self.arrays.append(np.asarray(value))
         return {"array": self._numbers[id(value)]}
 
-    def _object(self, value: Any, known: str) -> Node:
+    def _object(self, value: Any, label: str) -> Node:
         if id(value) in self._seen:
             return {"same": self._seen[id(value)]}
         self._alive.append(value)
         cls = type(value)
         names: Iterable[str] = stored_fields(cls) or ()
         if stored_fields(cls) is None:
-            names = [n for n in getattr(value, "__dict__", {}) if not is_cache(cls, n)]
+            names = [n for n in getattr(value, "__dict__", {}) if not known.is_cache(cls, n)]
         state = {n: getattr(value, n) for n in names}
-        node: dict[str, Node] = {"class": known}
+        node: dict[str, Node] = {"class": label}
         if isinstance(value, Dense) and _can_be_computed(value):
             del state["G"]
         if isinstance(value, Conditional) and isinstance(value.operator, DenseWeighted):
@@ -116,7 +110,7 @@ class Encoder:
             kept = (solver.weights, solver.diagnostics.ridge)
             node["weighted"] = self._each(kept, "weights")
         if isinstance(value, list | tuple):
-            node["items"] = self._each(value, known)
+            node["items"] = self._each(value, label)
             state = {} if isinstance(value, tuple) else state
         node["state"] = {n: self.encode(v, n) for n, v in state.items()}
         self._seen[id(value)] = node["number"] = len(self._seen)

@@ -202,7 +202,8 @@ class Beliefs(Calibrated, Batch):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            For a track, one coordinate or categories; more coordinates make axes of their own.
+            For a track (two of a 3-d state), one coordinate or categories; more coordinates make
+            axes of their own.
         level : float
             Of the intervals.
         label : str, optional
@@ -211,19 +212,20 @@ class Beliefs(Calibrated, Batch):
             Drawn beside the beliefs.
         kind : {"series", "track"}, optional
             Coordinates against time with bands (for categories, their probabilities as shades), or
-            the path of a 2-d state in the plane with ellipses of one standard deviation; by
-            default a track for two coordinates.
+            the path of a state in the plane with ellipses of one standard deviation, of a 3-d
+            state in two planes; by default a track for two or three coordinates without angles.
 
         Returns
         -------
         matplotlib Axes, or an array of them
         """
         shape: tuple[int, ...] = getattr(self.points, "shape", ())
-        two = len(shape) == 2 and shape[1] == 2 and not self.categorical
-        kind = kind or ("track" if two else "series")
+        few = len(shape) == 2 and shape[1] in (2, 3) and not self.categorical
+        flat = few and not any(self.kernel.periods(shape[1]))
+        kind = kind or ("track" if flat else "series")
         if kind == "track":
-            if not two:
-                raise ValueError("a track needs a state with two coordinates; use kind='series'")
+            if not few:
+                raise ValueError("a track needs two or three coordinates; use kind='series'")
             return draw_track(self, truth, ax, label)
         if kind != "series":
             raise ValueError(f"kind must be 'series' or 'track', got {kind!r}")

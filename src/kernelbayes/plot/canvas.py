@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Floats
+from kernelbayes.plot import circular
 
 # matplotlib is optional and has no types of its own here: one Axes, or an array of them.
 Axes = Any
@@ -45,16 +46,38 @@ def bare(ax: Axes) -> Axes:
     return ax
 
 
+def legend_above(ax: Axes) -> None:
+    """Put the legend above the frame, where no data are."""
+    ax.legend(frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+
+
 def shade(level: float) -> dict[str, Any]:
     """Look of the area of a credible interval."""
     return {"color": FIRST, "alpha": 0.25, "lw": 0, "label": f"{100 * level:g} % interval"}
 
 
-def draw_band(ax: Axes, x: Floats, ends: Floats, level: float, line: Floats, label: str) -> None:
+def draw_band(
+    ax: Axes, x: Floats, ends: Floats, level: float, line: Floats, label: str,
+    period: float | None = None,
+) -> None:  # fmt: skip
     """Draw intervals (m, 2) over x (m,) as a band, and a line (m,) through it."""
-    ax.fill_between(x, ends[:, 0], ends[:, 1], **shade(level))
-    ax.plot(x, line, color=FIRST, lw=1.5, label=label)
+    line, ends = circular.unrolled(line, ends, period)
+    look = shade(level)
+    for turn in circular.turns(ends, period):
+        ax.fill_between(x, ends[:, 0] + turn, ends[:, 1] + turn, **look)
+        look["label"] = None  # once is enough
+    draw_line(ax, x, line, period, color=FIRST, lw=1.5, label=label)
     bare(ax)
+
+
+def draw_line(ax: Axes, x: Floats, line: Floats, period: float | None, **look: Any) -> None:
+    """Draw a line (m,) over x (m,); that of an angle goes on at the other end of the axis."""
+    line = line if period is None else np.unwrap(line, period=period)
+    for turn in circular.turns(line, period):
+        ax.plot(x, line + turn, **look)
+        look["label"] = None
+    if period is not None:
+        ax.set_ylim(0.0, period)
 
 
 def draw_signed(ax: Axes, x: Floats, values: Floats, alpha: float) -> None:

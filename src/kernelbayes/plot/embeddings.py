@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernelbayes.arrays import Floats, to_numpy
-from kernelbayes.plot import canvas
+from kernelbayes.plot import canvas, circular
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, Axes, bare, subplots
 
 if TYPE_CHECKING:
@@ -32,19 +32,27 @@ def plot_embedding(
     d, single = X.shape[1], mu.weights.ndim == 1
     names = mu.names if mu.names and len(mu.names) == d else None
     names = names or ((letter,) if d == 1 else tuple(f"{letter}{j}" for j in range(d)))
-    if single and d == 2:
-        return _plane(subplots() if ax is None else ax, X, W[0], names, density)
+    periods = mu.kernel.periods(d)
     if not single and d == 1 and len(W) <= CURVES:
-        return _curves(subplots() if ax is None else ax, X, W, names[0], density)
-    intervals = to_numpy(mu.interval(level))
-    if single and d == 1:
         ax = subplots() if ax is None else ax
-        return _line(ax, X, W[0], intervals[0], names[0], level, label, density)
-    if ax is not None and d > 1:
+        return _curves(ax, X, W, to_numpy(mu.mean()), names[0], periods, density)
+    intervals = to_numpy(mu.interval(level))
+    if ax is not None and (d > 2 or (d > 1 and not single)):
         raise ValueError(f"{d} coordinates need several axes; leave ax out")
-    if single:
-        return _corner(X, W[0], intervals, names, level, density)
-    return _bands(ax, intervals, to_numpy(mu.median()), names, level)
+    if not single:
+        middle = mu.mean() if any(periods) else mu.median()  # angles have no median
+        return _bands(ax, intervals, to_numpy(middle), names, level, periods)
+    X, mean, intervals = circular.around(X, to_numpy(mu.mean()), intervals, periods)
+    if d > 2:
+        return _corner(X, W[0], mean, intervals, names, level, density, periods)
+    ax = subplots() if ax is None else ax
+    if d == 1:
+        _line(ax, X, W[0], mean[0], intervals[0], names[0], level, label, density)
+    else:
+        _plane(ax, X, W[0], names, density)
+        circular.label_turns(ax.yaxis, periods[1])
+    circular.label_turns(ax.xaxis, periods[0])
+    return ax
 
 
 def plot_categories(
@@ -66,22 +74,27 @@ def plot_categories(
 
 
 def _line(
-    ax: Axes, X: Floats, w: Floats, interval: Floats, name: str, level: float, label: str | None,
-    density: GridDensity,
+    ax: Axes, X: Floats, w: Floats, mean: float, interval: Floats, name: str, level: float,
+    label: str | None, density: GridDensity,
 ) -> Axes:  # fmt: skip
     """Density of scalar points X (n, 1), its interval shaded, and the mean."""
     (grid,), height = density(X, w, GRID_1D)
     inside = (grid >= interval[0]) & (grid <= interval[1])
     ax.plot(grid, height, color=FIRST, lw=2.0, label=label)
     ax.fill_between(grid, height, where=inside, **canvas.shade(level))
-    ax.axvline(float(w @ X[:, 0]), color=NEUTRAL, lw=1.0, ls="--", label="mean")
+    ax.axvline(mean, color=NEUTRAL, lw=1.0, ls="--", label="mean")
     return _density_axes(ax, name)
 
 
-def _curves(ax: Axes, X: Floats, W: Floats, name: str, density: GridDensity) -> Axes:
+def _curves(
+    ax: Axes, X: Floats, W: Floats, means: Floats, name: str, periods: circular.Periods,
+    density: GridDensity,
+) -> Axes:  # fmt: skip
     for i, w in enumerate(W):
-        (grid,), height = density(X, w, GRID_1D)
+        own = circular.around(X, means[i], np.zeros((1, 2)), periods)[0]
+        (grid,), height = density(own, w, GRID_1D)
         ax.plot(grid, height, color=CYCLE[i], lw=2.0, label=str(i))
+    circular.label_turns(ax.xaxis, periods[0])
     return _density_axes(ax, name)
 
 
@@ -107,34 +120,38 @@ def _plane(ax: Axes, X: Floats, w: Floats, names: tuple[str, ...], density: Grid
 
 
 def _corner(
-    X: Floats, w: Floats, intervals: Floats, names: tuple[str, ...], level: float,
-    density: GridDensity,
+    X: Floats, w: Floats, mean: Floats, intervals: Floats, names: tuple[str, ...], level: float,
+    density: GridDensity, periods: circular.Periods,
 ) -> Axes:  # fmt: skip
     d = X.shape[1]
     axes = subplots(d, d, width=2.2 * d, height=2.2 * d, squeeze=False)
-    for i, j in zip(*np.tril_indices(d), strict=True):
+    for i, j in [(row, column) for row in range(d) for column in range(row + 1)]:
         if i != j:
             _plane(axes[i, j], X[:, [j, i]], w, (names[j], names[i]), density)
         else:
-            _line(axes[i, j], X[:, [j]], w, intervals[j], names[j], level, None, density)
-            axes[i, j].get_legend().remove()
-            axes[i, j].set_yticks([])
+            _line(axes[i, i], X[:, [i]], w, mean[i], intervals[i], names[i], level, None, density)
+            axes[i, i].get_legend().remove()
+            axes[i, i].set_yticks([])
+        circular.label_turns(axes[i, j].xaxis, periods[j])
+        circular.label_turns(axes[i, j].yaxis, periods[i] if i != j else None)
     return canvas.label_corner(axes, names)
 
 
 def _bands(
-    ax: Axes | None, intervals: Floats, medians: Floats, names: tuple[str, ...], level: float
-) -> Axes:
-    m, d = medians.shape
+    ax: Axes | None, intervals: Floats, middle: Floats, names: tuple[str, ...], level: float,
+    periods: circular.Periods,
+) -> Axes:  # fmt: skip
+    m, d = middle.shape
+    label = "mean" if any(periods) else "median"
     axes = np.array([ax])
     if ax is None:
         axes = subplots(d, 1, height=2.0 + 2.0 * d, squeeze=False, sharex=True)[:, 0]
     for j, panel in enumerate(axes):
         canvas.draw_band(
-            panel, np.arange(float(m)), intervals[:, j], level, medians[:, j], "median"
+            panel, np.arange(float(m)), intervals[:, j], level, middle[:, j], label, periods[j]
         )
         panel.set_ylabel(names[j])
-    axes[0].legend(frameon=False)
+    canvas.legend_above(axes[0])
     axes[-1].set_xlabel("member of the batch")
     return axes[0] if d == 1 else axes
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import as_array, as_vectors, to_numpy
+from kernelbayes.arrays import Floats, as_array, as_vectors, to_numpy
 from kernelbayes.gram.lapack import eigh
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_band, subplots
+from kernelbayes.plot import canvas
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
 from kernelbayes.points import PointsLike
 
 if TYPE_CHECKING:
@@ -56,12 +57,12 @@ def draw_series(beliefs: Beliefs, truth: PointsLike, level: float, axes: Axes) -
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
     if known is not None and known.shape != mean.shape:
         raise ValueError(f"truth must have shape {mean.shape}, got {known.shape}")
-    for j, ax in enumerate(axes):
-        draw_band(ax, t, ends[:, j], level, mean[:, j], "mean")
+    for j, (ax, period) in enumerate(zip(axes, beliefs.kernel.periods(len(axes)), strict=True)):
+        canvas.draw_band(ax, t, ends[:, j], level, mean[:, j], "mean", period)
         if known is not None:
-            ax.plot(t, known[:, j], color=SECOND, lw=1.0, label="truth")
+            canvas.draw_line(ax, t, known[:, j], period, color=SECOND, lw=1.0, label="truth")
         ax.set_ylabel(beliefs.coordinates[j])
-    axes[0].legend(frameon=False, ncols=3)
+    canvas.legend_above(axes[0])
 
 
 def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
@@ -78,7 +79,7 @@ def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
             raise ValueError(f"truth must have {len(P)} rows, got {len(known)}")
         rows = [row.get(v[0] if len(v) == 1 else tuple(v), np.nan) for v in known]  # some unseen
         ax.scatter(t, rows, color=SECOND, s=12, zorder=3, label="truth")
-        ax.legend(frameon=False)
+        canvas.legend_above(ax)
     ax.set_ylabel(beliefs.coordinates[0])
     bare(ax)
 
@@ -86,9 +87,26 @@ def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
 def draw_track(
     beliefs: Beliefs, truth: PointsLike = None, ax: Axes = None, label: str | None = None
 ) -> Axes:
-    """Track of a 2-d state, with ellipses of one standard deviation along it."""
-    ax = subplots(width=6.0, height=6.0) if ax is None else ax
+    """Track of a 2-d state; of a 3-d one two tracks, both with the first coordinate across."""
     mean, cov = to_numpy(beliefs.mean()), to_numpy(beliefs.valid().cov())
+    known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
+    pairs = [[0, j] for j in range(1, mean.shape[1])]
+    axes = np.atleast_1d(np.asarray(ax, dtype=object))
+    if ax is None:
+        axes = subplots(1, len(pairs), width=5.5 * len(pairs), height=6.0, squeeze=False)[0]
+    if len(axes) != len(pairs):
+        raise ValueError(f"a state of {len(pairs) + 1} coordinates needs {len(pairs)} axes")
+    for panel, pair in zip(axes, pairs, strict=True):
+        right = None if known is None else known[:, pair]
+        _draw_path(panel, mean[:, pair], cov[:, pair][:, :, pair], right, label)
+        panel.set(xlabel=beliefs.coordinates[0], ylabel=beliefs.coordinates[pair[1]])
+    return axes if len(pairs) > 1 else axes[0]
+
+
+def _draw_path(
+    ax: Axes, mean: Floats, cov: Floats, truth: Floats | None, label: str | None
+) -> None:
+    """Path (T, 2) in the plane, with ellipses of one standard deviation along it."""
     angle = np.linspace(0.0, 2.0 * np.pi, 60)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     for i in np.unique(np.linspace(0, len(mean) - 1, ELLIPSES).astype(int)):
@@ -97,9 +115,7 @@ def draw_track(
         ax.plot(*ellipse, color=FIRST, lw=0.8, alpha=0.4)
     ax.plot(*mean.T, color=FIRST, lw=1.5, label=label or "mean, one standard deviation")
     if truth is not None:
-        ax.plot(*to_numpy(as_vectors(truth, "truth")).T, color=SECOND, lw=1.0, label="truth")
+        ax.plot(*truth.T, color=SECOND, lw=1.0, label="truth")
     ax.scatter(mean[0, 0], mean[0, 1], color=NEUTRAL, s=25, zorder=3, label="start")
-    names = beliefs.coordinates
-    ax.set(xlabel=names[0], ylabel=names[1], aspect="equal")
-    ax.legend(frameon=False)
-    return bare(ax)
+    ax.set_aspect("equal")
+    canvas.legend_above(bare(ax))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj
+from scipy.sparse import issparse
 
 from kernelbayes.arrays import as_array, frame_kind
 from kernelbayes.points.values import Points, PointsLike, take_columns
@@ -22,7 +23,7 @@ Names = tuple[str, ...] | None
 
 def column_names(X: PointsLike) -> Names:
     """Column names of a frame, the name of a series, the keys of a mapping; None otherwise."""
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not issparse(X):  # some of SciPy before 1.14 are both
         return tuple(str(name) for name in X)
     match frame_kind(X):
         case "DataFrame":

@@ -12,6 +12,7 @@ from kernelbayes.arrays import Floats, Ints, as_vectors, to_numpy
 from kernelbayes.embedding.density import grid_density
 from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.embedding.smooth import silverman
+from kernelbayes.plot import circular
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
 
 COORDINATES = 6  # of a state or parameter that are drawn; a page with more is not read
@@ -65,8 +66,9 @@ def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z"
             shown.pictures.append(_bars(part, labels[0]))
         elif kind_of(part) == "numbers":
             X, w = to_numpy(part.vectors).astype(float), np.asarray(part.valid_weights()[0])
-            told = to_numpy(part.mean()), to_numpy(part.interval(level))
-            shown.pictures += _marginals(X, w, *told, labels, level)
+            mean, ends = to_numpy(part.mean()), to_numpy(part.interval(level))
+            X, mean, ends = circular.around(X, mean, ends, part.kernel.periods(len(labels)))
+            shown.pictures += _marginals(X, w, mean, ends, labels, level)
             shown.pictures += _pairs(X, w, labels)
             shown.note = _cut(len(labels))
     return shown
@@ -163,8 +165,17 @@ def of_many(
             known = None if truth is None else to_numpy(as_vectors(truth, "truth")).astype(float)
             if known is not None and known.shape != (m, len(labels)):
                 raise ValueError(f"truth must have shape {(m, len(labels))}, got {known.shape}")
-            mean, ends = to_numpy(part.mean()), to_numpy(part.interval(level))
-            shown.pictures += series(mean, ends, labels, level, what, known, frames)
+            mean, ends = np.array(to_numpy(part.mean())), np.array(to_numpy(part.interval(level)))
+            told = list(labels)
+            for j, period in enumerate(part.kernel.periods(len(labels))):
+                if period is None:
+                    continue
+                told[j] = f"{labels[j]}, turns added up"
+                mean[:, j], ends[:, j] = circular.unrolled(mean[:, j], ends[:, j], period)
+                if known is not None:
+                    off = (known[:, j] - mean[:, j] + period / 2.0) % period - period / 2.0
+                    known[:, j] = mean[:, j] + off
+            shown.pictures += series(mean, ends, told, level, what, known, frames)
             shown.pictures += _now(part, labels, what, known, frames)
             shown.note = _cut(len(labels))
     return shown
