@@ -151,8 +151,8 @@ class Controlled:
             joint = nystrom(kernel, pairs, min(rank, len(source)), rng)
         F = joint.features(pairs)
         return cls(
-            F, inverse_ridge(F, ridge), joint.factor, kernel_z(Z, joint.landmarks["z"]),
-            kernel_u, joint.landmarks["u"],
+            F, inverse_ridge(F, ridge), joint.factor, kernel_z(Z, joint.basis["z"]),
+            kernel_u, joint.basis["u"],
         )  # fmt: skip
 
 

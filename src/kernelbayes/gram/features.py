@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from array_api_compat import device
 
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
@@ -23,7 +22,6 @@ from kernelbayes.arrays import (
     as_doubles,
     as_generator,
     epsilon,
-    namespace,
     row_blocks,
     threads_for,
     to_numpy,
@@ -35,7 +33,6 @@ from kernelbayes.gram.lapack import (
     eliminate,
     pivoted_factor,
     random_rotation,
-    solve_triangular,
 )
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
@@ -212,26 +209,20 @@ def _on_landmarks(
 ) -> Landmarks:
     """Landmark kernel on Z, with its error on a sample (or a given error).
 
-    Landmarks that depend linearly on others to working precision come last in the pivoted factor,
-    with a unit diagonal: their features are rounding noise instead of noise divided by noise.
+    Landmarks that depend linearly on others to working precision come last in the pivoted factor;
+    they have no features, which would be rounding noise.
     """
     Z = doubled(Z) if isinstance(kernel.diag(take(Z, slice(0, 1))), np.ndarray) else Z
     K = kernel(Z)
     L, pivots, r = pivoted_factor(to_numpy(K))
     Z = take(Z, pivots)
     if isinstance(K, np.ndarray):
-        factor = np.asfortranarray(np.tril(L))
-        factor[r:, r:] = np.eye(len(L) - r)
+        factor = np.asfortranarray(np.tril(L[:r, :r])) if r else np.ones((1, 1))
     else:  # the same factor, differentiable; pivots near rounding error would fail unpivoted
         K = take(take(K, pivots).T, pivots)
-        xp = namespace(K)
         squares = np.diagonal(L)[:r] ** 2
         r = int(np.sum(squares > 10.0 * len(L) * epsilon(K) * squares.max(initial=0.0)))
-        first = cholesky(K[:r, :r])
-        rest = solve_triangular(first, K[:r, r:]).T
-        zeros = xp.zeros((r, len(L) - r), dtype=K.dtype, device=device(K))
-        ones = xp.eye(len(L) - r, dtype=K.dtype, device=device(K))
-        factor = xp.concat([xp.concat([first, zeros], axis=1), xp.concat([rest, ones], axis=1)])
+        factor = cholesky(K[:r, :r]) if r else 1.0 + 0.0 * K[:1, :1]
     return Landmarks(kernel, Z, factor, sample_or_error, names)
 
 

@@ -118,7 +118,8 @@ class Landmarks(_Finite):
 
     Made by :func:`nystrom` and :func:`pivoted_cholesky`. ``kernel`` is what is approximated,
     ``landmarks`` are r points, ``factor`` (r, r) is L, and ``error`` the relative trace error on
-    the points it was made from, measured when first asked for.
+    the points it was made from, measured when first asked for. Landmarks that depend linearly on
+    the others, to rounding, come last and have no feature of their own.
     """
 
     landmarks: Points = field(repr=False)
@@ -156,10 +157,15 @@ class Landmarks(_Finite):
         """Return the landmarks: what is far from all of them is not seen."""
         return self.landmarks
 
+    @cached_property
+    def basis(self) -> Points:
+        """Landmarks (r, ...) of which features are made."""
+        return take(self.landmarks, slice(0, self.rank))
+
     def anchored(self, points: Points) -> tuple[Array, Array]:
-        """Features (r, k) of checked points and the kernel matrix (r, k) of the landmarks."""
+        """Features (r, k) of checked points and the kernel matrix of all landmarks and them."""
         K = self.kernel._cross(points, self.landmarks).T
-        return solve_triangular(self.factor, K), K
+        return solve_triangular(self.factor, K[: self.rank, :]), K
 
     def on(self, columns: Sequence[int]) -> Landmarks:
         """Projection of the kernel over some coordinates on those of the landmarks."""
@@ -180,7 +186,7 @@ class Landmarks(_Finite):
         return narrowed(self._solved(doubled(X)), self.kernel.diag(take(X, slice(0, 1))))
 
     def _solved(self, X: Points) -> Array:
-        K = self.kernel(X, self.landmarks)
+        K = self.kernel(X, self.basis)
         with threads_for(float(K.shape[0]) * self.rank**2):
             return solve_triangular(self.factor, K.T).T
 
