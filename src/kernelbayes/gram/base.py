@@ -69,7 +69,7 @@ class Gram:
     def of(
         kernel: Kernel, points: Points, *, rank: int | None = None, tol: float | None = None,
         most: int | None = None, rng: Rng = None, entries: int | None = None, extend: bool = False,
-        double: bool = False,
+        double: bool = False, sums: bool = False,
     ) -> Gram:  # fmt: skip
         """Gram matrix of checked points: the one decision whether, and how, to factor it.
 
@@ -87,7 +87,8 @@ class Gram:
 
         ``rng`` is for landmarks and pivots. ``extend``: the features of other points will be asked
         for, so that the factor is that of a kernel with landmarks, differentiable where the points
-        are. ``double``: NumPy doubles, computed from doubles, whatever the points are.
+        are. ``double``: NumPy doubles, computed from doubles, whatever the points are. ``sums``:
+        sums over many points are wanted, features of single ones hardly (``Columns``).
 
         Examples
         --------
@@ -105,7 +106,7 @@ class Gram:
         n, why = count(points), ""
         rank = None if rank is None else check_rank(rank, tol, n)
         if kernel.finite:
-            return factored.by_features(kernel, points, "the kernel's own features", double)
+            return factored.by_features(kernel, points, "the kernel's own features", double, sums)
         if rank is not None and tol is None:
             kernel = nystrom(kernel, points, rank, rng=rng)
             return factored.by_features(kernel, points, "Nystrom landmarks", double)

@@ -40,6 +40,9 @@ from kernelbayes.points import Points, concatenate, count, sum_over_rows, take
 Moments = tuple[Array, Array | None]  # L^T D L (r, r), and L^T D B if it was asked for
 # Features of a sample are held in memory up to this many entries (1 GB of float64).
 STREAM_ENTRIES = 2**27
+# Sums over features of landmarks with more entries than this are made of kernel columns: below, a
+# fit takes a fraction of a second.
+COLUMN_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +50,12 @@ class Factored(Gram):
     """Gram matrix G = L L^T known through products with its factor L (n, r)."""
 
     @abstractmethod
-    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
-        """L^T D L (r, r), and L^T D B if B is given, with D = diag(d) (or I), in one pass."""
+    def moments(self, d: Array | None, B: Array | None = None, ridge: float = 0.0) -> Moments:
+        """L^T D L (r, r), and L^T D B if B is given, with D = diag(d) (or I), in one pass.
+
+        A positive ``ridge`` says that it will be added, so that rounding errors far below it do no
+        harm; then d must not be negative.
+        """
 
     def features(self, X: Points) -> Array:
         """Features (m, r) of other points."""
@@ -71,9 +78,13 @@ class Factored(Gram):
     def _regularised(
         self, r: Array | None, ridge: float, moment: Array | None, unit: float = 1.0
     ) -> Solver:
-        C = self.moments(r)[0] if moment is None else moment
+        C = self.moments(r, ridge=ridge)[0] if moment is None else moment
         R, diagnostics = factor_with_ridge(C, ridge, unit=unit)
         return FactoredRidge(diagnostics, r, self, R)
+
+    def corrected(self, solver: Solver, A: Array, B: Array) -> Array:  # noqa: ARG002
+        """Coefficients A (r, k) of values B (n, k) without rounding errors of the moments."""
+        return A
 
     def signed(self, d: Array, ridge: float, moment: Array | None = None) -> Solver:
         """Solver of D G ((D G)^2 + ridge I)^-1 D B through C = L^T D L."""
@@ -126,7 +137,7 @@ class LowRank(Factored):
     def _compute_rows(self, index: Ints) -> Array:
         return (self.L @ take(self.L, index).T).T
 
-    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
+    def moments(self, d: Array | None, B: Array | None = None, ridge: float = 0.0) -> Moments:  # noqa: ARG002
         """L^T D L and L^T D B."""
         return _moments(self.L, d, B)
 
@@ -171,7 +182,7 @@ class Streamed(Factored):
     def _compute_rows(self, index: Ints) -> Array:
         return self.expand(self.kernel.features(take(self.points, index)).T).T
 
-    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
+    def moments(self, d: Array | None, B: Array | None = None, ridge: float = 0.0) -> Moments:  # noqa: ARG002
         """L^T D L and L^T D B, merged over row blocks."""
         part = partial(partial_moments, self.kernel, d, B)
         return sum_over_rows(part, self.points, self.rank, merge_moments)
@@ -254,9 +265,18 @@ def _weighted_square(L: Array, d: Array) -> Array:
     return C
 
 
-def by_features(kernel: Kernel, points: Points, what: str, double: bool) -> Gram:
+def by_features(
+    kernel: Kernel, points: Points, what: str, double: bool, sums: bool = False
+) -> Gram:
     """Gram matrix through the features of a kernel that has finitely many."""
-    rank = int(kernel.features(take(points, slice(0, 1))).shape[1])
+    one = kernel.features(take(points, slice(0, 1)))
+    rank = int(one.shape[1])
+    large = isinstance(one, np.ndarray) and count(points) * rank >= COLUMN_ENTRIES
+    if sums and large and one.dtype == float and isinstance(kernel, Landmarks):
+        from kernelbayes.gram import columns  # a subclass of a class of this module
+
+        text = f"streamed: columns of {rank} {what}, block by block"
+        return columns.Columns(kernel, points, rank, policy=text)
     if count(points) * rank > STREAM_ENTRIES:
         text = f"streamed: {rank} {what}, block by block"
         return Streamed(kernel, points, rank, policy=text)

@@ -25,7 +25,7 @@ from kernelbayes.arrays import (
     row_blocks,
     threads_for,
 )
-from kernelbayes.gram.lapack import pivoted_factor, solve_triangular
+from kernelbayes.gram.lapack import condition_number, pivoted_factor, solve_triangular
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.algebra import SameSpace
 from kernelbayes.points import (
@@ -186,9 +186,17 @@ class Landmarks(_Finite):
         return narrowed(self._solved(doubled(X)), self.kernel.diag(take(X, slice(0, 1))))
 
     def _solved(self, X: Points) -> Array:
-        K = self.kernel(X, self.basis)
-        with threads_for(float(K.shape[0]) * self.rank**2):
-            return solve_triangular(self.factor, K.T).T
+        return self.finish(self.kernel(X, self.basis).T).T
+
+    def finish(self, K: Array, transpose: bool = False) -> Array:
+        """L^-1 K (r, k), which makes features of kernel columns; or L^-T K."""
+        with threads_for(float(K.shape[-1]) * self.rank**2):
+            return solve_triangular(self.factor, K, transpose)
+
+    @cached_property
+    def condition(self) -> float:
+        """Condition number of the landmarks' Gram matrix, about."""
+        return condition_number(self.factor @ self.factor.T, self.factor, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

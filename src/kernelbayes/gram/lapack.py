@@ -120,6 +120,12 @@ def eliminate(F: Floats, rows: Floats, pivots: Ints, L: Floats) -> None:
     trsm(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
 
 
+def add_square(S: Floats, K: Floats) -> None:
+    """Add K^T K to the lower triangle of S (r, r), stored by columns, in place."""
+    syrk: Any = scipy.linalg.get_blas_funcs("syrk", (S, K))
+    syrk(1.0, K.T, beta=1.0, c=S, overwrite_c=True, lower=True)
+
+
 # --- symmetric matrices --------------------------------------------------------------------------
 
 

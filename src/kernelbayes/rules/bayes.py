@@ -253,13 +253,16 @@ def turned(
 ) -> tuple[Conditional, Array | None]:
     """Conditional in the other direction, and the coefficients of E[values] if values are given.
 
-    With finite features both need one pass over them.
+    The last column of values (n, k) is the constant 1. With finite features both need one pass.
     """
     G, moment, cross = cond.outputs.gram, None, None
     if isinstance(G, Factored) and values is not None:
-        moment, cross = G.moments(weights, values)
+        moment, cross = G.moments(weights, values, ridge if method == "importance" else 0.0)
     rule = Conditional(cond.outputs, cond.inputs, turn(G, weights, method, ridge, moment))
-    return rule, None if values is None else rule.regression(values, cross)
+    if values is None:
+        return rule, None
+    found = rule.regression(values, cross)
+    return replace(rule, ones=found[:, -1:] if isinstance(G, Factored) else None), found
 
 
 def choose_ridge(inputs: Variable, outputs: Variable, weights: Array, method: BayesMethod) -> float:

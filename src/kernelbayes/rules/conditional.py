@@ -27,31 +27,32 @@ import numpy.typing as npt
 
 from kernelbayes.arrays import (
     Array,
+    Bools,
     Floats,
     Ints,
     as_doubles,
     namespace,
     row_blocks,
+    to_float,
     to_numpy,
     warn,
 )
 from kernelbayes.embedding import Batch, Embedding, MeanElement
-from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
+from kernelbayes.gram.solvers import FactoredRidge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import Points, PointsLike, count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
-from kernelbayes.rules.support import nearest_similarity, usual_mass
+from kernelbayes.rules.support import UNUSUAL as UNUSUAL
+from kernelbayes.rules.support import divided, nearest_similarity, replaced, usual_mass
+from kernelbayes.rules.support import fill_weights as fill_weights
+from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
 
 Ridge = float | Literal["loo"]
 Answer = TypeVar("Answer", bound=Batch | Embedding)
-# A point with less than this share of the usual support is trusted in proportion. For a Gaussian
-# kernel that is two bandwidths away from a training sample which lies close together. A warning
-# names the points of which the prior makes up more than this share.
-UNUSUAL = 0.1
 SHOWN = 5  # indices that a warning names: enough to go and look, and one line long
 _no_rows = np.arange(0)
 
@@ -78,6 +79,7 @@ class Conditional:
     operator: Solver | Ridge = "loo"
     lift: Array | None = None
     centre: Array | None = None
+    ones: Array | None = None  # coefficients (r, 1) of the mass, if they are known
 
     @property
     def n(self) -> int:
@@ -154,7 +156,7 @@ class Conditional:
         G = self.inputs.gram
         if isinstance(G, Factored):
             cross = G.project(self.solver.weigh(values)) if cross is None else cross
-            return self.solver.coefficients(cross)
+            return G.corrected(self.solver, self.solver.coefficients(cross), values)
         return self.solver.solve(values)
 
     def expect(self, coefficients: Array, X: Points) -> Array:
@@ -206,7 +208,7 @@ def filled(
     mass, share = xp.sum(W, axis=1), 0.0 * near
     out = _no_rows if literal else outside(rule, near)
     if normalize:
-        found, share = _divided(W, mass, prior)
+        found, share = divided(W, mass, prior)
     else:
         found = W
     if len(out):
@@ -229,13 +231,21 @@ def filled_values(
     """
     found, near = rule.supported(coefficients, X)
     found, mass = found[:, :-1], found[:, -1]
-    share = 0.0 * near
+    raw, share = found, 0.0 * near
     if normalize:
-        found, share = _divided(found, mass, prior @ values)
+        found, share = divided(found, mass, prior @ values)
     out = _no_rows if literal else outside(rule, near)
     if not len(out):
         return found, share
     xp, rows, shares = namespace(found), [], []
+    plain = out[_plain(rule, take(X, out), take(mass, out))]
+    if len(plain):  # no weights are needed
+        given = take(raw, plain), take(near, plain)
+        new, own = fill(rule, *given, prior @ values, normalize, take(mass, plain))
+        found, share = replaced(found, new, plain), replaced(share, own, plain)
+        out = np.setdiff1d(out, plain)
+    if not len(out):
+        return found, share
     for block in row_blocks(len(out), rule.outputs.n):
         at = out[block]
         W, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
@@ -250,60 +260,28 @@ def outside(rule: Conditional, support: Array) -> Ints:
     return np.flatnonzero(~((near >= rule.inputs.usual_support) & (near > 0.0)))
 
 
+def _plain(rule: Conditional, X: Points, mass: Array) -> Bools:
+    """Which answers (m,) of this mass have an effective sample size of at least one, for sure.
+
+    Their squared weights sum to c^T L^T R^2 L c with coefficients c, at most max(r) c^T L^T R L c.
+    """
+    solver = rule.solver
+    if type(solver) is not FactoredRidge or rule.lift is not None:
+        return np.zeros(len(mass), dtype=bool)
+    Phi = rule.inputs.kernel.features(X).T
+    c = solver.coefficients(Phi)
+    squares = as_doubles(namespace(c).sum(c * (Phi - solver.diagnostics.ridge_used * c), axis=0))
+    largest = 1.0 if solver.weights is None else to_float(namespace(c).max(solver.weights))
+    return np.asarray(as_doubles(mass) ** 2 >= largest * np.abs(squares))
+
+
 def fill(
-    rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool
-) -> tuple[Array, Array]:
+    rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool,
+    mass: Array | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """Weights (m, n) and the prior's shares (m,) from a rule's weights outside the sample."""
     t = trust(support, rule.inputs.usual_support)
-    return fill_weights(W, t, min(rule.usual_mass, 1.0), prior, normalize)
-
-
-def fill_weights(
-    W: Array, t: Array, usual: float, prior: Array, normalize: bool = False
-) -> tuple[Array, Array]:
-    """Weights (m, n) and the prior's shares (m,) from weights W trusted by t (m,)."""
-    xp = namespace(W)
-    mass = xp.sum(W, axis=1)
-    c = xp.ones_like(mass)
-    if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
-        c = xp.clip(mass / usual, 0.0, 1.0)
-        squares, positive = xp.sum(W * W, axis=1), xp.clip(W, min=0.0)
-        e = xp.clip(mass**2 / xp.where(squares > 0, squares, xp.ones_like(mass)), 0.0, 1.0)
-        size = xp.sum(positive, axis=1)
-        scale = (1.0 - e) * xp.clip(mass, 0.0, 1.0) / xp.where(size > 0, size, xp.ones_like(size))
-        W = e[:, None] * W + scale[:, None] * positive
-    share = 1.0 - t * c
-    if normalize:
-        W, none = _divided(W, xp.sum(W, axis=1), prior)
-        share = xp.where(none > 0, none, share)
-        return (1.0 - share)[:, None] * W + share[:, None] * prior[None, :], share
-    return t[:, None] * W + share[:, None] * prior[None, :], share
-
-
-def trust(support: Array, usual: float) -> Array:
-    """How far points of this support (m,) can be trusted, from 0 to 1."""
-    xp = namespace(support)
-    found = xp.clip(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
-    return xp.where(support > 0.0, found, 0.0 * found)
-
-
-def _divided(rows: Array, mass: Array, prior: Array) -> tuple[Array, Array]:
-    """Rows (m, k) over their mass (m,), the prior (k,) where there is none; where that is (m,)."""
-    xp = namespace(rows)
-    none = xp.abs(mass) < LEAST_MASS
-    found = rows / xp.where(none, xp.ones_like(mass), mass)[:, None]
-    return xp.where(none[:, None], prior[None, :], found), xp.astype(none, mass.dtype)
-
-
-def replaced(rows: Array, new: Array, index: Ints) -> Array:
-    """Rows (m, ...) with new ones at some indices; no tensor is written, so gradients stay."""
-    if isinstance(rows, np.ndarray):
-        rows = rows.copy()
-        rows[index] = new
-        return rows
-    places = np.arange(rows.shape[0])
-    places[index] = rows.shape[0] + np.arange(len(index))
-    return take(namespace(rows).concat([rows, new]), places)
+    return fill_weights(W, t, min(rule.usual_mass, 1.0), prior, normalize, mass)
 
 
 def warn_unsupported(share: Array, prior: str = "prior", done: str = "is filled in") -> None:

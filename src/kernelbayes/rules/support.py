@@ -37,6 +37,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import (
     Array,
     Floats,
+    Ints,
     as_doubles,
     namespace,
     narrowed,
@@ -60,6 +61,10 @@ OUTLYING = 0.01
 # Training points that say what is usual: enough for a first percentile, the second or fifth
 # smallest. Support needs a row of the Gram matrix for each, mass a solve.
 SUPPORT_POINTS, MASS_POINTS = 500, 200
+# A point with less than this share of the usual support is trusted in proportion. For a Gaussian
+# kernel that is two bandwidths away from a training sample which lies close together. A warning
+# names the points of which the prior makes up more than this share.
+UNUSUAL = 0.1
 # Similarities of one point to itself differ from one by less: rounding of single precision.
 SAME = 1e-6
 # Values k(x, x) that differ by less than this, relative to the largest, are the same: a few
@@ -117,8 +122,10 @@ def usual_mass(rule: Conditional) -> float:
     counts = np.ones(rule.n) if weights is None else np.maximum(as_doubles(weights), 0.0)
     if rule.inputs.kernel.finite:
         Phi = rule.inputs.kernel.features(points).T
-        ones = rule.inputs.uniform[:, None] * rule.n
-        mass = as_doubles(rule.expect(rule.regression(ones), points))[:, 0]
+        ones = rule.ones
+        if ones is None:
+            ones = rule.regression(rule.inputs.uniform[:, None] * rule.n)
+        mass = as_doubles(rule.expect(ones, points))[:, 0]
         own = np.sum(as_doubles(Phi) * as_doubles(rule.solver.coefficients(Phi)), axis=0)
         own = own if weights is None else own * as_doubles(weights)[chosen]
     else:
@@ -141,6 +148,64 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
     order = np.argsort(values)
     below = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(below, share * below[-1])])
+
+
+# --- what is filled in --------------------------------------------------------------------------
+
+
+def fill_weights(
+    W: Array, t: Array, usual: float, prior: Array, normalize: bool = False,
+    mass: Array | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Weights (m, n) and the prior's shares (m,) from weights W trusted by t (m,).
+
+    With a mass (m,), W (m, k) and the prior (k,) are expectations instead, under weights of that
+    mass whose effective sample size is at least one.
+    """
+    xp, known = namespace(W), mass is not None
+    mass = xp.sum(W, axis=1) if mass is None else mass
+    c = xp.ones_like(mass)
+    if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
+        c = xp.clip(mass / usual, 0.0, 1.0)
+    if usual > 0.0 and not known:
+        squares, positive = xp.sum(W * W, axis=1), xp.clip(W, min=0.0)
+        e = xp.clip(mass**2 / xp.where(squares > 0, squares, xp.ones_like(mass)), 0.0, 1.0)
+        size = xp.sum(positive, axis=1)
+        scale = (1.0 - e) * xp.clip(mass, 0.0, 1.0) / xp.where(size > 0, size, xp.ones_like(size))
+        W = e[:, None] * W + scale[:, None] * positive
+        mass = xp.sum(W, axis=1)
+    share = 1.0 - t * c
+    if normalize:
+        W, none = divided(W, mass, prior)
+        share = xp.where(none > 0, none, share)
+        return (1.0 - share)[:, None] * W + share[:, None] * prior[None, :], share
+    return t[:, None] * W + share[:, None] * prior[None, :], share
+
+
+def trust(support: Array, usual: float) -> Array:
+    """How far points of this support (m,) can be trusted, from 0 to 1."""
+    xp = namespace(support)
+    found = xp.clip(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
+    return xp.where(support > 0.0, found, 0.0 * found)
+
+
+def divided(rows: Array, mass: Array, prior: Array) -> tuple[Array, Array]:
+    """Rows (m, k) over their mass (m,), the prior (k,) where there is none; where that is (m,)."""
+    xp = namespace(rows)
+    none = xp.abs(mass) < LEAST_MASS
+    found = rows / xp.where(none, xp.ones_like(mass), mass)[:, None]
+    return xp.where(none[:, None], prior[None, :], found), xp.astype(none, mass.dtype)
+
+
+def replaced(rows: Array, new: Array, index: Ints) -> Array:
+    """Rows (m, ...) with new ones at some indices; no tensor is written, so gradients stay."""
+    if isinstance(rows, np.ndarray):
+        rows = rows.copy()
+        rows[index] = new
+        return rows
+    places = np.arange(rows.shape[0])
+    places[index] = rows.shape[0] + np.arange(len(index))
+    return take(namespace(rows).concat([rows, new]), places)
 
 
 # --- centre ---------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Variable:
     @cached_property
     def gram(self) -> Gram:
         """Gram matrix of the points, made when it is first needed."""
-        return Gram.of(self.kernel, self.points) if self.held is None else self.held
+        return Gram.of(self.kernel, self.points, sums=True) if self.held is None else self.held
 
     @cached_property
     def usual_support(self) -> float:

@@ -190,7 +190,7 @@ class Summed(LowRank):
     C: Floats = field(kw_only=True, repr=False)  # (r, r), the sum of d_i phi_i phi_i^T over all
     under: Floats = field(kw_only=True, repr=False)  # (m,), what d is at the kept points
 
-    def moments(self, d: Array | None, B: Array | None = None) -> Moments:
+    def moments(self, d: Array | None, B: Array | None = None, ridge: float = 0.0) -> Moments:  # noqa: ARG002
         """L^T D L over all points, and L^T D B; D must be a multiple of the known weights."""
         d = np.ones(self.n) if d is None else d
         factor = float(d.sum() / self.under.sum())
