@@ -9,7 +9,7 @@ from kernelbayes.embedding.smooth import (
     Smoothed,
     Smoothing,
 )
-from kernelbayes.likelihood_free.learn.choice import INSIDE_DRAWS, LEAST_WEIGHT, STRAY, Judge
+from kernelbayes.likelihood_free.learn.judge import INSIDE_DRAWS, LEAST_WEIGHT, STRAY, Judge
 
 FREE = np.zeros(1, dtype=bool)
 

@@ -121,7 +121,7 @@ def test_ranks_of_the_exact_likelihood_are_uniform(known):
     learner, task = learned(4.0, prior)
     tempers, rng = np.array([1.0, 0.5, 0.25]), np.random.default_rng(1)
     rows = task.subset(np.arange(200))
-    ranks = learner.ranks(rows, rows.P, rng, tempers)
+    _, ranks = learner.scores(rows, rows.P, rng, tempers)
     assert ranks.shape == (200, 3)
     # The power that undoes the factor is right: its ranks are uniform, and the most even.
     assert stats.kstest(ranks[:, 2], "uniform").pvalue > 1e-4

@@ -42,8 +42,8 @@ SMOOTHING = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.9)
 # more than a few dimensions all points are about equally far from their neighbours.
 NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 # Points left out to choose a smoothing (a mean log density then has an error of its deviation over
-# 14); the least log density that counts, so that one point without neighbours does not decide.
-LOOKED_AT, LEAST_LOG = 200, -1e3
+# 10); the least log density that counts, so that one point without neighbours does not decide.
+LOOKED_AT, LEAST_LOG = 100, -1e3
 # The lightest points are dropped up to this mass, less than the error of a thousand draws.
 NEGLIGIBLE_MASS = 1e-3
 # Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak and

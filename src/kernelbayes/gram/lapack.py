@@ -41,9 +41,16 @@ def cholesky(A: Array) -> Array:
 def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
     """Solve L Y = B, or L^T Y = B, for lower-triangular L (r, r) and B (r,) or (r, k)."""
     if isinstance(L, np.ndarray):
-        return scipy.linalg.solve_triangular(
-            L, B, lower=True, trans=int(transpose), check_finite=False
-        )
+        if B.size == 0:
+            return np.zeros(B.shape)
+        # LAPACK itself: SciPy's checks take longer than the solve of a small system. It reads
+        # columns first, so a factor stored by rows is an upper one to it.
+        trtrs: Any = scipy.linalg.get_lapack_funcs("trtrs", (L, B))
+        rows = L.flags.c_contiguous
+        Y, info = trtrs(L.T if rows else L, B, lower=not rows, trans=rows != transpose)
+        if info > 0:
+            raise LinAlgError("triangular matrix is singular")
+        return np.asarray(Y).reshape(B.shape)
     column = B[:, None] if B.ndim == 1 else B
     M = L.T if transpose else L
     if is_torch_array(L):

@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_torch_array
 from scipy import stats
 
-from kernelbayes.arrays import Array, Bools, Floats, to_numpy
+from kernelbayes.arrays import Array, Bools, Floats, Ints, to_numpy
 
 # What as_prior takes: a distribution, a list or dict of them, an object that draws, a function
 # (n, rng), or draws.
@@ -150,6 +152,32 @@ def from_distribution(dist: PriorLike) -> Component:
     )
 
 
+@lru_cache(maxsize=16)  # priors in use
+def joint_density(parts: tuple[Component, ...]) -> LogDensity:
+    """Log density of independent components, those of one of SciPy's families in one call.
+
+    A call of SciPy's costs more than its arithmetic: ten normal parameters are asked for at once.
+    """
+    groups: dict[Any, list[int]] = {}
+    for j, part in enumerate(parts):
+        dist: Any = part.made[1] if part.made and part.width == 1 else None
+        family = getattr(dist, "dist", None)
+        known = type(getattr(stats, getattr(family, "name", ""), None))  # not a user's of that name
+        key = (known, len(dist.args), *sorted(dist.kwds)) if family and type(family) is known else j
+        groups.setdefault(key, []).append(j)
+    edges = np.cumsum([0, *(part.width for part in parts)])
+    logs: list[tuple[Ints, Any]] = []
+    for group in groups.values():
+        part, columns = parts[group[0]], np.arange(edges[group[0]], edges[group[0] + 1])
+        if len(group) > 1:
+            dists: list[Any] = [parts[j].made[1] for j in group]  # type: ignore[index]
+            args = [np.ravel(a) for a in zip(*(d.args for d in dists), strict=True)]
+            words = {name: np.ravel([d.kwds[name] for d in dists]) for name in dists[0].kwds}
+            part, columns = from_distribution(dists[0].dist(*args, **words)), edges[group]
+        logs.append((columns, part.log_density))
+    return lambda theta: np.asarray(sum(log(theta[:, columns]) for columns, log in logs))
+
+
 def from_object(source: PriorLike) -> Component:
     """Component of anything with ``rvs``, ``sample`` or ``resample``: two draws show its form."""
     if isinstance(source, stats.gaussian_kde):
@@ -163,7 +191,7 @@ def from_object(source: PriorLike) -> Component:
     with torch_seed(0):
         probe = call(2, np.random.default_rng(0))
     width = _table(probe, 2).shape[1]
-    tensor = _is_tensor(probe)
+    tensor = is_torch_array(probe)
 
     def draw(n: int, rng: np.random.Generator) -> Floats:
         if not tensor:
@@ -173,8 +201,8 @@ def from_object(source: PriorLike) -> Component:
 
     low, high, discrete, simplex = _support(source, width)
     log_density = _log_density(source, probe, width, simplex)
-    made = (from_object, source)
-    return Component(low, high, discrete, draw, log_density, simplex=simplex, made=made)
+    how: dict[str, Any] = {"simplex": simplex, "made": (from_object, source)}
+    return Component(low, high, discrete, draw, log_density, **how)
 
 
 def from_callable(function: Callable[..., Array]) -> Component:
@@ -265,11 +293,6 @@ def _sampler(source: PriorLike) -> Callable[[int, np.random.Generator], Array]:
     return call
 
 
-def _is_tensor(values: Array) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(values, torch.Tensor)
-
-
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
     """Seed torch's global stream, and restore it afterwards."""
@@ -315,14 +338,14 @@ def _log_density(source: PriorLike, probe: Array, width: int, simplex: bool) -> 
         return None
     method = getattr(source, name)
     scalar = width == 1 and np.ndim(to_numpy(probe)) == 1
-    columns = simplex and not _is_tensor(probe)  # scipy's dirichlet takes points as columns
+    columns = simplex and not is_torch_array(probe)  # scipy's dirichlet takes points as columns
 
     def log_density(theta: Floats) -> Floats:
         if columns:  # SciPy refuses zeros, and sums that differ from one by rounding
             theta = np.maximum(theta, np.finfo(float).tiny)
             theta = theta / theta.sum(axis=1, keepdims=True)
         points: Array = theta.T if columns else theta[:, 0] if scalar else theta
-        if _is_tensor(probe):
+        if is_torch_array(probe):
             points = probe.new_tensor(points)
         values = np.asarray(to_numpy(method(points)), dtype=float).reshape(len(theta), -1)
         return np.asarray(values.sum(axis=1))

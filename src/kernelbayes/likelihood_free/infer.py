@@ -14,30 +14,20 @@ from array_api_compat import is_torch_array
 
 from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, like
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn.choice import Criterion
+from kernelbayes.likelihood_free.learn.judge import Criterion
 from kernelbayes.likelihood_free.learn.task import check_options
 from kernelbayes.likelihood_free.model import LikelihoodFree, Method
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
-from kernelbayes.likelihood_free.reweight import (
-    FEWEST_SIMULATIONS,
-    Region,
-    Round,
-    round_weights,
-)
+from kernelbayes.likelihood_free.reweight import FEWEST_SIMULATIONS, Region
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 from kernelbayes.points import integer, option
 
-# Share of later rounds that is drawn from the prior: weights, prior over mixture, are at most 5.
-ROUND_PRIOR = 0.2
 # rounds="auto": at most three, of the same size, and none of fewer simulations than this: ten of
 # them are held out.
 AUTO_ROUNDS, AUTO_LEAST = 3, 50
-
-# Parameters, data and weights of simulations.
-Pairs = tuple[Floats, Floats, Floats | None]
 
 
 def infer(
@@ -80,11 +70,10 @@ def infer(
         Processes that simulate.
     rng : int, Generator or None
     rounds : int or "auto"
-        With more than one, later simulations are made where the posterior so far lies, weighted by
-        prior over proposal. Sharper for one observation, of no use for others. "auto": after a
-        third of the simulations, and again after two, the prior is restricted to where the
-        posterior may be, if few simulations lie there; all draws inside are used, with equal
-        weights. Otherwise the rest is made as before.
+        With more than one, of equal size, later simulations are drawn from the prior restricted to
+        where the posterior may be; all draws inside are used, with equal weights. Sharper for one
+        observation, of no use for others. "auto": at most three, and only where few simulations lie
+        there; otherwise the rest is made as before.
     simulations : Simulations, optional
         Made before with the same simulator and prior, by :func:`simulate`; continued if they are
         fewer than ``n_simulations`` (and there is one round).
@@ -124,68 +113,41 @@ def infer(
     """
     check_options(method, adjust, criterion)  # before anything is simulated, which takes long
     generator, read = as_generator(rng), as_prior(prior)
-    auto = isinstance(rounds, str) and option(rounds, "rounds", ("auto",)) == "auto"
-    n, most = integer(n_simulations, "n_simulations"), AUTO_ROUNDS
-    if not isinstance(rounds, str):
-        most = integer(rounds, "rounds")
-    elif read.simplices or n < AUTO_ROUNDS * AUTO_LEAST:
-        most = 1
-    sizes = _sizes(n, most, simulations)
-    if most > 1 and read.simplices:
-        raise ValueError(
-            "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
-        )
+    n, most = _plan(integer(n_simulations, "n_simulations"), rounds, read, simulations)
     if keep is not None and most > 1 and rng is None:
         raise ValueError("keep with several rounds needs an rng: later rounds depend on it")
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
     options |= {"on_failure": on_failure, "timeout": timeout, "on_interrupt": "raise"}
     made: list[Simulations] = []
+
+    def simulated(theta: Floats) -> Simulations:
+        kept = keep if keep is None else Keep.of(keep, len(made))
+        how = {"vectorized": made[0].vectorized, "rng": generator, **options}
+        made.append(simulate(simulator, theta, keep=kept, **how))
+        return made[-1]
+
+    def posterior_of(theta: Floats, x: Floats, within: Prior, last: bool) -> Posterior:
+        model = LikelihoodFree(
+            within, method, adjust, criterion, rng=seed + len(made) - 1, progress=progress
+        ).fit(theta, x)
+        with warnings.catch_warnings():
+            if not last:  # only the posterior that is returned may warn
+                warnings.simplefilter("ignore", NumericalWarning)
+            found: Posterior = model.posterior(observed)
+        report = replace(found.diagnostics, model=model, simulations=made[0])
+        return replace(found, diagnostics=report, prior=read)
+
     with _never_lost(made):
+        first = max(n // most, 1, 0 if simulations is None else simulations.done)
         where: dict[str, Any] = {"keep": keep, "rng": rng if rng is None else generator}
         how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}
-        runs = simulate(simulator, read, sizes[0], **how, **where, **options)
-        made.append(runs)
-        observed = as_observation(x_observed, summary, runs)
+        made.append(simulate(simulator, read, first, **how, **where, **options))
+        observed = as_observation(x_observed, summary, made[0])
         seed = int(generator.integers(2**31))
-
-        def simulated(theta: Floats) -> Simulations:
-            i = len(made)
-            kept = keep if keep is None else Keep.of(keep, i)
-            how = {"vectorized": runs.vectorized, "rng": generator, **options}
-            made.append(simulate(simulator, theta, keep=kept, **how))
-            return made[-1]
-
-        def posterior_of(pairs: Pairs, within: Prior, last: bool) -> Posterior:
-            i = len(made) - 1
-            model = LikelihoodFree(
-                within, method, adjust, criterion, rng=seed + i, progress=progress
-            )
-            model.fit(*pairs)
-            with warnings.catch_warnings():
-                if not last:  # only the posterior that is returned may warn
-                    warnings.simplefilter("ignore", NumericalWarning)
-                found: Posterior = model.posterior(observed)
-            report = replace(found.diagnostics, model=model, simulations=runs)
-            return replace(found, diagnostics=report, prior=read)
-
-        pairs: Pairs = runs.theta, runs.x, None
-        if auto and most > 1:
-            left = max(n - runs.done, 0)
-            posterior = _narrowed(pairs, read, left, generator, simulated, posterior_of)
-        else:
-            posterior = posterior_of(pairs, read, most == 1)
-            done = [Round(runs.done, 1.0, posterior)]
-            for m in sizes[1:]:
-                if m < 1:  # more rounds than simulations
-                    continue
-                proposed, few = _proposed(posterior, read, m, generator)
-                done.append(Round(simulated(proposed).done, few / m, posterior))
-                theta = np.concatenate([part.theta for part in made])
-                x = np.concatenate([part.x for part in made])
-                weights = round_weights(theta, read, done)
-                posterior = posterior_of((theta, x, weights), read, len(made) == most)
-    report = replace(posterior.diagnostics, failed=sum(part.failed for part in made))
-    report = replace(report, settled=True) if auto else replace(report, rounds=len(made))
+        left, auto = max(n - made[0].done, 0), rounds == "auto"
+        posterior = _narrowed(made[0], read, left, most, auto, generator, simulated, posterior_of)
+    failed = sum(part.failed for part in made)
+    report = replace(posterior.diagnostics, failed=failed, settled=auto)
     posterior = replace(posterior, diagnostics=report)
     if not is_torch_array(x_observed):
         return posterior
@@ -195,29 +157,31 @@ def infer(
 
 
 def _narrowed(
-    pairs: Pairs,
+    runs: Simulations,
     prior: Prior,
     left: int,
+    most: int,
+    auto: bool,
     rng: np.random.Generator,
     simulated: Callable[[Floats], Simulations],
-    posterior_of: Callable[[Pairs, Prior, bool], Posterior],
+    posterior_of: Callable[[Floats, Floats, Prior, bool], Posterior],
 ) -> Posterior:
-    """Posterior by rounds with the prior restricted to where the posterior may be.
+    """Posterior by at most so many rounds, the prior restricted to where the posterior may be.
 
-    A round is made as long as few simulations lie there; what is ``left`` then is made in the last
-    region.
+    ``auto``: a round is made if few simulations lie there; what is ``left`` otherwise is made in
+    the last region.
     """
-    (theta, x, _), within, region = pairs, prior, None
+    theta, x, within, region = runs.theta, runs.x, prior, None
     rounds = 1
-    for later in reversed(range(AUTO_ROUNDS)):
-        if later == 0 or left == 0:
-            posterior = posterior_of((theta, x, None), within, True)
+    for later in reversed(range(most)):
+        last = later == 0 or left == 0
+        posterior = posterior_of(theta, x, within, last)
+        if last:
             break
-        posterior = posterior_of((theta, x, None), within, False)
         narrower, m = Region.of(posterior, prior, rng, region), left
-        if narrower.pays(len(theta)) and left // later >= AUTO_LEAST:
+        if not auto or (narrower.pays(len(theta)) and left // later >= AUTO_LEAST):
             region, within = narrower, narrower.restricted()
-            rounds, m = rounds + 1, left // later
+            rounds, m = rounds + 1, max(left // later, 1)
             inside = region.inside(theta)
             theta, x = theta[inside], x[inside]
         more = simulated(within.sample(m, rng))
@@ -244,31 +208,26 @@ def _never_lost(made: list[Simulations]) -> Iterator[None]:
         raise
 
 
-def _sizes(n: int, rounds: int, simulations: Simulations | None) -> list[int]:
-    """Check what was asked for; return the number of simulations of each round."""
+def _plan(
+    n: int, rounds: int | str, prior: Prior, simulations: Simulations | None
+) -> tuple[int, int]:
+    """Check what was asked for; return the number of simulations and the most rounds."""
     if simulations is not None and not isinstance(simulations, Simulations):
         raise TypeError(
             f"simulations must come from simulate(...), got {type(simulations).__name__}; for "
             "arrays use LikelihoodFree(prior).fit(theta, x)"
         )
-    first = n if rounds == 1 else max(n // rounds, 1)
-    if first < FEWEST_SIMULATIONS < n:
+    if isinstance(rounds, str):
+        option(rounds, "rounds", ("auto",))
+        return n, 1 if prior.simplices or n < AUTO_ROUNDS * AUTO_LEAST else AUTO_ROUNDS
+    most = integer(rounds, "rounds")
+    if most > 1 and prior.simplices:
         raise ValueError(
-            f"{n} simulations in {rounds} rounds are {first} each; at least {FEWEST_SIMULATIONS} "
-            "are needed: fewer rounds or more simulations"
+            "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
         )
-    later = (n - first) * np.arange(rounds) // max(rounds - 1, 1)
-    return [first if simulations is None else max(first, simulations.done), *np.diff(later)]
-
-
-def _proposed(
-    posterior: Posterior, prior: Prior, m: int, rng: np.random.Generator
-) -> tuple[Floats, int]:
-    """Parameters (m, d) drawn from the posterior and some from the prior; how many of these."""
-    few = min(m - 1, int(np.ceil(ROUND_PRIOR * m)))
-    drawn: Floats = posterior.sample(m - few, rng=rng)
-    if few:
-        drawn = np.concatenate([drawn, prior.sample(few, rng)])
-    return np.asarray(
-        rng.permutation(drawn)
-    ), few  # mixed, so that an interrupted round has both kinds
+    if most > 1 and n // most < FEWEST_SIMULATIONS < n:
+        raise ValueError(
+            f"{n} simulations in {most} rounds are {max(n // most, 1)} each; at least "
+            f"{FEWEST_SIMULATIONS} are needed: fewer rounds or more simulations"
+        )
+    return n, most

@@ -16,8 +16,9 @@ from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.adjust import Space
-from kernelbayes.likelihood_free.learn.choice import Criterion, candidates, choose
+from kernelbayes.likelihood_free.learn.choice import candidates, choose
 from kernelbayes.likelihood_free.learn.importance import Learner, learn
+from kernelbayes.likelihood_free.learn.judge import Criterion
 from kernelbayes.likelihood_free.learn.likelihood import read_data
 from kernelbayes.likelihood_free.learn.task import Task, check_options
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior

@@ -47,6 +47,7 @@ from kernelbayes.likelihood_free.distributions import (
     from_draws,
     from_object,
     is_univariate,
+    joint_density,
 )
 from kernelbayes.points import column_names, in_order, integer
 
@@ -143,11 +144,7 @@ class Prior:
         inside = self._in_box(theta)
         values = np.full(len(theta), -np.inf)
         if np.any(inside):
-            parts = np.split(theta[inside], self._edges, axis=1)
-            values[inside] = sum(
-                part.log_density(columns)  # type: ignore[misc]
-                for part, columns in zip(self.components, parts, strict=True)
-            )
+            values[inside] = joint_density(self.components)(theta[inside])
         return np.where(np.isnan(values), -np.inf, values)
 
     def inside(self, theta: Array) -> Bools:

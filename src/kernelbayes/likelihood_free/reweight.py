@@ -134,33 +134,6 @@ def advice(posterior: Posterior) -> str | None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Round:
-    """Simulations of one round: how many, the share drawn from the prior, and the proposal."""
-
-    done: int
-    from_prior: float
-    proposal: Posterior
-
-
-def round_weights(theta: Floats, prior: Prior, rounds: list[Round]) -> Floats:
-    """Prior over the mixture of all proposals, at parameters (n, d) of all rounds."""
-    if not prior.has_density:
-        spread = np.where(theta.std(axis=0) > 0, theta.std(axis=0), 1.0)
-        return _estimated(prior.sample(max(RATIO_DRAWS, len(theta)), 0) / spread, theta / spread)
-    log_prior = prior.log_density(theta)
-    counts = np.array([r.done for r in rounds], dtype=float)
-    terms = []
-    for r in rounds:
-        wide = np.log(r.from_prior) + log_prior if r.from_prior else -np.inf
-        if r.from_prior < 1.0:
-            wide = np.logaddexp(np.log1p(-r.from_prior) + r.proposal.log_density(theta), wide)
-        terms.append(wide)
-    mixed = np.logaddexp.reduce(np.stack(terms) + np.log(counts / counts.sum())[:, None], axis=0)
-    logs = log_prior - mixed
-    return np.asarray(np.exp(logs - logs.max()))
-
-
 def prior_in_order(prior: Prior, names: Names) -> Prior:
     """Prior whose parameters have names, in the order of the model's."""
     order = order_of(prior.names, names, "this prior")

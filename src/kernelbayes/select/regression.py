@@ -17,7 +17,6 @@ pair's own target, and what is regressed on it next would fit the target without
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -126,35 +125,38 @@ class Regression:
 def regress(
     X: Floats, Y: Floats, rng: np.random.Generator, weights: Floats | None = None,
     updates: int = UPDATES, pairs: int = CHOICE_PAIRS, landmarks: int = LANDMARKS,
-    finest: float = FINEST,
+    finest: float = FINEST, searched: int = LANDMARKS,
 ) -> Regression:  # fmt: skip
     """Fit to inputs (n, p) and targets (n, q), both roughly standardised; weights sum to one.
 
-    Bandwidth, ridge and metric are chosen on so many pairs, bandwidths down to ``finest`` median
-    distances. More landmarks than usual are used when these have been chosen; half the bandwidth is
-    tried with them too.
+    Bandwidth, ridge and metric are chosen on so many pairs with ``searched`` landmarks, bandwidths
+    down to ``finest`` median distances. If more landmarks are used when these have been chosen,
+    bandwidths are halved again for as long as that pays.
     """
     subset = rng.permutation(len(X))[:pairs]
     w = None if weights is None else weights[subset] / weights[subset].sum()
     Xs, Ys = X[subset], Y[subset]
-    best, scales = _searched(Xs, Ys, np.eye(X.shape[1]), SCALES, w, finest)
+    best, scales = _searched(Xs, Ys, np.eye(X.shape[1]), SCALES, w, finest, searched)
     for _ in range(updates):
         r = np.full(len(Xs), 1.0 / len(Xs)) if w is None else w
         weighted = r[:, None] * best.F
         coefficients = solve_ridges(best.F.T @ weighted, weighted.T @ Ys, best.ridges)
         metric = _sharpened(best.basis.gradients(Xs[:GRADIENT_PAIRS], coefficients))
-        found, beside = _searched(Xs, Ys, metric, scales, w, finest)
+        found, beside = _searched(Xs, Ys, metric, scales, w, finest, searched)
         if found.error >= best.error:
             break
         best, scales = found, beside
     basis = best.basis
-    if landmarks <= LANDMARKS:
+    if min(landmarks, len(Xs)) <= searched:
         return _solved(basis, basis(X), Y, weights, best.ridges)
-    U = Xs[:landmarks] @ basis.metric
-    h = basis.bandwidth
-    larger = [landmark_basis(U, basis.metric, b, basis.slope) for b in (h, h / 2.0)]
-    best = min((_tried(b, Xs, Ys, w) for b in larger), key=attrgetter("error"))
-    return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
+    U, h = Xs[:landmarks] @ basis.metric, basis.bandwidth
+    best = _tried(landmark_basis(U, basis.metric, h, basis.slope), Xs, Ys, w)
+    while True:  # more landmarks bear smaller bandwidths
+        h /= 2.0
+        finer = _tried(landmark_basis(U, basis.metric, h, basis.slope), Xs, Ys, w)
+        if finer.error >= best.error:
+            return _solved(best.basis, best.basis(X), Y, weights, best.ridges)
+        best = finer
 
 
 def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
@@ -197,8 +199,9 @@ def _tried(basis: Basis, X: Floats, Y: Floats, weights: Floats | None) -> _Tried
 
 
 def _searched(
-    X: Floats, Y: Floats, metric: Floats, scales: Scales, weights: Floats | None, finest: float
-) -> tuple[_Tried, Scales]:
+    X: Floats, Y: Floats, metric: Floats, scales: Scales, weights: Floats | None, finest: float,
+    landmarks: int,
+) -> tuple[_Tried, Scales]:  # fmt: skip
     """Best bandwidth in a metric: of some scales, or below them for as long as that pays.
 
     Also the scales to try after another update of the metric: its own, and those beside it.
@@ -209,7 +212,7 @@ def _searched(
     fits: dict[float, _Tried] = {}
 
     def score(scale: float) -> Row:
-        basis = landmark_basis(U[:LANDMARKS], metric, scale * median, slope)
+        basis = landmark_basis(U[:landmarks], metric, scale * median, slope)
         fits[scale] = _tried(basis, X, Y, weights)
         return {"score": fits[scale].error}
 

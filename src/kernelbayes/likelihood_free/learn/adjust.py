@@ -38,8 +38,9 @@ Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "
 LOCAL: tuple[Adjust, ...] = ("linear", "quadratic", "quadratic-scale")
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 FEWEST_NEAR = 20  # simulations with weight: a deviation is then known to 1 in sqrt(2 * 20), 16 %
-# With few parameters there is time for a finer regression.
-FEW_PARAMETERS, MORE = 3, {"pairs": 4000, "landmarks": 1000}
+# Landmarks while bandwidths and metrics are searched; their cost grows with the cube. With few
+# parameters there is time for a finer regression.
+SEARCHED, FEW_PARAMETERS, MORE = 150, 3, {"pairs": 4000, "landmarks": 1000}
 MOST_QUADRATIC = 2000  # simulations in a quadratic regression, whose cost is n times terms squared
 # Products of parameters are predicted up to this many parameters (21 of them), squares beyond.
 PRODUCTS = 6
@@ -101,7 +102,9 @@ class Inverse:
         w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
         if like is None:
             more = P.shape[1] <= FEW_PARAMETERS and len(P) > MORE["pairs"]
-            moments = regress(X, targets(P), rng, weights, **(MORE if more else {}))
+            moments = regress(
+                X, targets(P), rng, weights, searched=SEARCHED, **(MORE if more else {})
+            )
         else:
             moments = again(like.moments, X, targets(P), weights)
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
@@ -234,19 +237,22 @@ def local_regression(
     scaled = offsets / np.where(spread > 0, spread, 1.0)
     n, k = scaled.shape
     linear = np.column_stack([np.ones(n), scaled])
-    design = linear
-    if squares and n > 2 * quadratic_terms(k):
-        i, j = np.triu_indices(k)
-        design = np.column_stack([linear, scaled[:, i] * scaled[:, j]])
+    design = quadratic(scaled) if squares and n > 2 * quadratic_terms(k) else linear
     if n <= 2 * design.shape[1]:
         return values
-    at_zero, residuals = _fitted(design, values, w)
+    beta, residuals = least_squares_fit(design, values, w)
     if scales:
         logs = _floored_logs(residuals, w)
-        here, left = _fitted(linear, logs, w)
-        change = np.clip(here - (logs - left), -LOCAL_LOG_RANGE, LOCAL_LOG_RANGE)
+        here, left = least_squares_fit(linear, logs, w)
+        change = np.clip(here[0] - (logs - left), -LOCAL_LOG_RANGE, LOCAL_LOG_RANGE)
         residuals = residuals * np.exp(0.5 * change)
-    return np.asarray(at_zero + residuals)
+    return np.asarray(beta[0] + residuals)
+
+
+def quadratic(offsets: Floats) -> Floats:
+    """Terms (n, quadratic_terms(k)) of offsets (n, k): one, the offsets, squares and products."""
+    i, j = np.triu_indices(offsets.shape[1])
+    return np.column_stack([np.ones(len(offsets)), offsets, offsets[:, i] * offsets[:, j]])
 
 
 def quadratic_terms(k: int) -> int:
@@ -254,8 +260,8 @@ def quadratic_terms(k: int) -> int:
     return (k + 1) * (k + 2) // 2
 
 
-def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """Fit by weighted least squares: intercepts (d,) and leave-one-out residuals (n, d)."""
+def least_squares_fit(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Fit by weighted least squares: coefficients (k, d) and leave-one-out residuals (n, d)."""
     root = np.sqrt(w)[:, None]
     A = root * design
     G = A.T @ A
@@ -265,7 +271,7 @@ def _fitted(design: Floats, values: Floats, w: Floats) -> tuple[Floats, Floats]:
     Q = solve_triangular(L, A.T)
     beta = solve_triangular(L, Q @ (root * values), transpose=True)
     left = left_share(1.0 - np.einsum("ij,ij->j", Q, Q), least=1.0 - MOST_LEVERAGE)
-    return beta[0], (values - design @ beta) / left[:, None]
+    return beta, (values - design @ beta) / left[:, None]
 
 
 @dataclass(frozen=True)

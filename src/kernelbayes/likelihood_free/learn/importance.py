@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
@@ -29,9 +29,11 @@ from kernelbayes.embedding.smooth import (
 )
 from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward
+from kernelbayes.likelihood_free.learn.nearby import Nearby, Quadratic
 from kernelbayes.likelihood_free.learn.task import RULES, Found, Near, Observed, Rule, Task, Variant
 
 LogDensity = Callable[[Floats], Floats]
+NEAR = "near data"  # summary of likelihoods that are learned for each observation
 RANK_LEVELS = np.linspace(0.05, 0.95, 19)  # finer than a hundred ranks can tell apart
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 PROPOSAL_POINTS = 300  # points of a proposal's density
@@ -41,8 +43,9 @@ WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
 TEMPERED_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
 FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
 ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % of a deviation
-# Draws and rounds of importance sampling: for a posterior, and while choosing.
-DRAWS, ROUNDS, QUICK_ROUNDS = 500, 8, 2
+# Draws of each round and rounds of importance sampling: for a posterior, and while choosing. Few
+# large rounds are as fast as many small ones, and leave more draws.
+DRAWS, ROUNDS, QUICK_DRAWS, QUICK_ROUNDS = 800, 5, 400, 2
 # If fewer effective draws of a prior without a density are left, so many of them are smoothed.
 ENOUGH_PRIOR, SMOOTHED_DRAWS = 100.0, 2000
 
@@ -54,7 +57,7 @@ class Likelihood:
     task: Task
     inverse: Inverse
     variant: Variant
-    forward: Forward
+    forward: Forward | Nearby
     prior_draws: Floats
 
     @classmethod
@@ -66,8 +69,13 @@ class Likelihood:
         rng: np.random.Generator,
         like: Forward | None = None,
     ) -> Likelihood:
-        """Learn the likelihood of the data, of their rows or of predicted means ("mean")."""
+        """Learn the likelihood of the data, of their rows or of predicted means ("mean").
+
+        That of "near data" is learned for each observation.
+        """
         drawn = task.draw_prior(rng)
+        if variant.summary == NEAR:
+            return cls(task, inverse, variant, Nearby(task.P, task.X), drawn)
         S = task.X if task.rows is None else task.rows
         if variant.summary == "mean":
             S = inverse.moments.left_out[:, : task.P.shape[1]]
@@ -84,73 +92,75 @@ class Likelihood:
 
     def scores(
         self, data: Observed, truths: Floats, rng: np.random.Generator, tempers: Floats
-    ) -> Floats:
-        """Log posterior densities (m, T) at the true parameters (m, d); the prior has a density.
+    ) -> tuple[Floats, Floats]:
+        """Log posterior densities (m, T) at the true parameters (m, d), and ranks (m, T).
 
         They are those of T powers of the likelihood. The truth itself is counted among the draws
         that estimate the evidence: if the proposals missed it, its weight is large and the score
-        small, as it should be.
+        small, as it should be. A rank is the probability that a likelihood is higher than at the
+        true parameters, uniform if the posterior is right (Modrak et al. 2023). A prior without a
+        density has ranks only.
         """
-        logs = []
-        for truth, (log_likelihood, found) in zip(
-            truths, self._drawn(data, rng, True), strict=True
-        ):
-            assert isinstance(found, Weighted)
-            prior = self.task.log_prior(truth[None])
-            here = prior + tempers * log_likelihood(truth[None])
-            weight = here - found.proposals.log_counts(truth[None], prior)
-            logs.append(here - found.log_evidence(tempers, weight))
-        return np.array(logs)
-
-    def ranks(
-        self, data: Observed, truths: Floats, rng: np.random.Generator, tempers: Floats
-    ) -> Floats:
-        """Probabilities (m, T) that a likelihood is higher than at the true parameters (m, d).
-
-        They are those under the posteriors of T powers of the likelihood, and uniform if these are
-        right (Modrak et al. 2023), whether or not the prior has a density.
-        """
-        found = []
-        for truth, (log_likelihood, drawn) in zip(
-            truths, self._drawn(data, rng, True), strict=True
-        ):
+        logs, ranks = [], []
+        every = self._drawn(data, rng, True)
+        for truth, (log_likelihood, drawn) in zip(truths, every, strict=True):
+            there = log_likelihood(truth[None])
             if isinstance(drawn, Weighted):
-                logs, likely = drawn.logs, drawn.likelihoods
+                weights, likely = drawn.logs, drawn.likelihoods
             else:  # draws of the prior
-                logs = likely = log_likelihood(drawn[0])
-            weights = softmax(logs + (tempers[:, None] - 1.0) * likely, axis=1)
-            above = likely - log_likelihood(truth[None])
-            found.append(weights @ np.where(above == 0, 0.5, above > 0))  # ties count half
-        return np.array(found)
+                weights = likely = log_likelihood(drawn[0])
+            if isinstance(drawn, Weighted) and self.task.has_density:
+                prior = self.task.log_prior(truth[None])
+                here = prior + tempers * there
+                weight = here - drawn.proposals.log_counts(truth[None], prior)
+                logs.append(here - drawn.log_evidence(tempers, weight))
+            shares = softmax(weights + (tempers[:, None] - 1.0) * likely, axis=1)
+            above = likely - there
+            ranks.append(shares @ np.where(above == 0, 0.5, above > 0))  # ties count half
+        return np.array(logs).reshape(-1, len(tempers)), np.array(ranks)
 
     def _drawn(
         self, data: Observed, rng: np.random.Generator, quick: bool
     ) -> Iterator[tuple[LogDensity, Weighted | Sample]]:
         """Log likelihood given each of the data, and weighted draws of the posterior."""
-        observed = data.X if data.rows is None else data.rows
+        observed = data.X if data.rows is None or self.variant.summary == NEAR else data.rows
         if self.variant.summary == "mean":
             observed = self.inverse.means(data.X)
         starts = self.inverse.posterior(data.X, self.variant.recipe)
         for s, start in zip(observed, starts, strict=True):
-            log_likelihood = partial(self._log_likelihood, s=s)
-            log_prior: LogDensity = self.task.log_prior
-            if not self.task.has_density:  # the prior's draws are the proposal
-                drawn = self.prior_draws[: 2 * DRAWS if quick else None]
-                weights = tempered(log_likelihood(drawn), 0.0)
-                shares = np.bincount(self._copies[: len(drawn)], weights)
-                if 1.0 / float(shares @ shares) >= ENOUGH_PRIOR or not self.task.continuous:
-                    yield log_likelihood, (drawn, weights)
-                    continue
-                log_prior = self._log_smoothed_prior
-            proposal = proposal_of(*start, self.task.discrete, rng)[0]
-            how = proposal, DRAWS, QUICK_ROUNDS if quick else ROUNDS, rng
-            yield (
-                log_likelihood,
-                importance_sample(log_likelihood, log_prior, self.prior_draws, *how),
-            )
+            if not isinstance(self.forward, Nearby):
+                yield self._asked(self.forward, s, start, rng, quick)
+                continue
+            _, found = self._asked(self.forward.around(*start), s, start, rng, quick=True)
+            first = (found.points, found.weights) if isinstance(found, Weighted) else found
+            yield self._asked(self.forward.around(*first), s, first, rng, quick)
 
-    def _log_likelihood(self, P: Floats, s: Floats) -> Floats:
-        return self.variant.temper * self.forward.log_likelihood(P, s)
+    def _asked(
+        self,
+        forward: Forward | Quadratic,
+        s: Floats,
+        start: Sample,
+        rng: np.random.Generator,
+        quick: bool,
+    ) -> tuple[LogDensity, Weighted | Sample]:
+        """Log likelihood of an observation, and weighted draws by proposals from a first sample."""
+
+        def log_likelihood(P: Floats) -> Floats:
+            return self.variant.temper * forward.log_likelihood(P, s)
+
+        log_prior: LogDensity = self.task.log_prior
+        if not self.task.has_density:  # the prior's draws are the proposal
+            drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
+            weights = tempered(log_likelihood(drawn), 0.0)
+            shares = np.bincount(self._copies[: len(drawn)], weights)
+            if 1.0 / float(shares @ shares) >= ENOUGH_PRIOR or not self.task.continuous:
+                return log_likelihood, (drawn, weights)
+            log_prior = self._log_smoothed_prior
+        proposal = proposal_of(*start, self.task.discrete, rng)[0]
+        how = (QUICK_DRAWS, QUICK_ROUNDS) if quick else (DRAWS, ROUNDS)
+        return log_likelihood, importance_sample(
+            log_likelihood, log_prior, self.prior_draws, proposal, *how, rng
+        )
 
     def _log_smoothed_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the smoothed prior within its support."""
@@ -189,7 +199,8 @@ def learn(
     """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
     inverse = task.inverse(rng, None if like is None else like.inverse)
     if variant.kind == "likelihood":
-        chosen = like.forward if isinstance(like, Likelihood) else None
+        before = like.forward if isinstance(like, Likelihood) else None
+        chosen = before if isinstance(before, Forward) else None
         return Likelihood.fit(task, inverse, variant, rng, chosen)
     if variant.kind in RULES:
         return Rule.fit(task, inverse, variant, rng)

@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 from kernelbayes.arrays import Bools, Floats, Ints, row_blocks
 from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
-from kernelbayes.likelihood_free.learn.adjust import deviation, log_squares
+from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_squares
 from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.select.regression import Regression, again, regress, reweighted
 
@@ -69,7 +69,7 @@ def read_data(x: Floats, P: Floats, rng: np.random.Generator) -> Data:
         return tried[0]
     errors = []
     for data in tried:
-        left_out = regress(data(x[some]).X, P[some], rng).left_out
+        left_out = regress(data(x[some]).X, P[some], rng, searched=SEARCHED).left_out
         errors.append(float(np.mean((P[some] - left_out) ** 2)))
     best = int(np.argmin(errors))
     return tried[best if errors[best] < READ_BETTER * errors[0] else 0]
@@ -155,7 +155,7 @@ class Spread:
         equal = np.full(n, 1.0 / n)
         targets = np.mean([log_squares(residuals[:, i], equal) for i in range(k)], axis=0)
         # A metric of its own: often scales depend on other parameters than the mean.
-        logs = regress(P, targets, rng) if like is None else again(like.logs, P, targets)
+        logs = _fitted(P, targets, rng, None if like is None else like.logs)
         scaled = residuals / deviation(logs.left_out)[:, None]
         size = np.sqrt(np.mean(scaled**2, axis=(0, 1)))
         size = np.where(size > 0, size, 1.0)
@@ -164,9 +164,7 @@ class Spread:
         scaled = np.clip(scaled / size, -RESIDUAL_CLIP, RESIDUAL_CLIP)
         i, j = np.triu_indices(p, 1)
         targets = np.mean(scaled[:, :, i] * scaled[:, :, j], axis=1)
-        if like is None or like.products is None:
-            return cls(logs, regress(P, targets, rng), size)
-        return cls(logs, again(like.products, P, targets), size)
+        return cls(logs, _fitted(P, targets, rng, None if like is None else like.products), size)
 
     def __call__(self, P: Floats, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
         """Standardised residuals (m, k, p) at new parameters (m, d), and log volumes (m,)."""
@@ -234,7 +232,7 @@ class Forward:
         columns = _varying(rows.reshape(-1, rows.shape[2])) if like is None else like.columns
         rows = rows[:, :, columns]
         Y = rows.mean(axis=1)
-        mean = regress(P, Y, rng) if like is None else again(like.mean, P, Y)
+        mean = _fitted(P, Y, rng, None if like is None else like.mean)
         residuals = _residuals(rows, mean, rng)
         spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
         wild = _wild(residuals / deviation(spread.logs.left_out)[:, None])
@@ -259,6 +257,11 @@ class Forward:
         standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind.spread)
         densities = self.noise.log_density(standard, P @ self.spread.logs.metric)
         return np.asarray(densities.sum(axis=1) - len(rows) * volumes)
+
+
+def _fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | None) -> Regression:
+    """Regression of Y (n, q) on parameters (n, d), as was chosen before if it was."""
+    return regress(P, Y, rng, searched=SEARCHED) if like is None else again(like, P, Y)
 
 
 def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floats:

@@ -45,8 +45,9 @@ FARTHEST = 1e6  # largest coordinate of data: its square keeps half of the digit
 PRIOR_DRAWS = 5000  # of a prior to sample from: their mean has an error of 1.4 % of a deviation
 # Adjusted points outside of the prior's support are dropped, unless less than this share is left.
 LEAST_INSIDE = 0.05
-# Rules use low-rank factors above this many simulations, where a dense solve takes seconds.
-DENSE, RANK = 2000, 500
+# Rules of Bayes use factors of this rank with more simulations than DENSE, a conditional embedding
+# above MOST_DENSE, where a dense solve takes seconds; no rule races against other variants there.
+DENSE, RANK, MOST_DENSE = 500, 300, 2000
 
 
 def check_options(method: str, adjust: str, criterion: str) -> None:
@@ -326,7 +327,7 @@ class Rule(Near):
         """Fit the rule of a variant."""
         U = task.X @ inverse.metric
         kernel_x, kernel_z = Gaussian.median(U, variant.bandwidth), Gaussian.median(task.P)
-        if variant.kind == "cme" and task.weights is None and len(U) <= DENSE:
+        if variant.kind == "cme" and task.weights is None and len(U) <= MOST_DENSE:
             cme = ConditionalEmbedding(kernel_x, kernel_z).fit(U, task.P)
             return cls(task, inverse, variant, cme.filled)
         method: BayesMethod = "original" if variant.kind == "original" else "importance"
