@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelbayes.arrays import Floats, Rng, as_generator
 from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
+from kernelbayes.learned import Learned
 
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
 MARGIN = 0.5  # from the walls to the places it heads for
@@ -23,11 +24,13 @@ class Drive:
     """Frames (T, ROWS, COLUMNS, 3) of one drive, the states (T, 3) they were taken in, the wheels.
 
     Wheels (T, 2) tell the way into each frame: metres and the turn in radians; the first row is 0.
+    The robot sees pixels, or learned features of them.
     """
 
     frames: Floats
     states: Floats
     wheels: Floats
+    features: Learned | None = None
 
     @classmethod
     def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Drive:
@@ -38,7 +41,9 @@ class Drive:
 
     @property
     def X(self) -> Floats:
-        """Observations (T, pixels)."""
+        """Observations: pixels (T, ROWS * COLUMNS * 3), or their features."""
+        if self.features is not None:
+            return np.asarray(self.features.features(self.frames))
         return self.frames.reshape(len(self.frames), -1)
 
     @property

@@ -3,8 +3,9 @@
 A robot with a camera of a few pixels drives through a building. It is shown 1000 frames and where
 each was taken; that is all it ever learns about cameras and walls. How far it rolled and how much
 it turned since the last frame its wheels tell, not quite rightly. Then it is switched on in unknown
-places and tracks where it is from its frames and its wheels. Bandwidths, and the number of nearest
-neighbours it is measured against, are chosen on the labelled frames. The building, the ridges and
+places and tracks where it is from its frames and its wheels. Bandwidths, whether it sees pixels or
+learned features of them (if torch is there), and the number of nearest neighbours it is measured
+against, are chosen on the labelled frames. The building, the ridges and
 the scales to choose from were settled by hand while writing this, with an eye on test drives of
 seeds 0 to 5, 7, 100 and 101; other seeds were not looked at.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,8 @@ from kernelbayes.demo.drive import Drive, roll
 from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs, KernelMonteCarloFilter
 from kernelbayes.kernels import Gaussian
+from kernelbayes.learned import Learned, NeuralFeatures
+from kernelbayes.learned.nets import import_torch
 from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
 from kernelbayes.report import report
@@ -36,6 +40,7 @@ LOST = 20  # frames within which it may still be searching
 FOUND, IN_A_ROW = 1.0, 5  # metres off, for so many frames in a row: then it has found itself
 # What is tried: bandwidths of frames over the median distance, and numbers of neighbours.
 FRAME_SCALES, HOW_MANY = (0.25, 0.4), (1, 2, 3, 5, 10)
+LEARNED = {"dim": 32, "epochs": 100, "rng": 0, "progress": False}  # features: some three seconds
 STATE_SCALE = 0.2  # bandwidth of states over the median distance
 RIDGE, STATE_RIDGE = 1.0, 1e-5
 PARTICLES = 500  # half as many as labelled frames, so that a step takes a fiftieth of a second
@@ -57,11 +62,12 @@ def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
     yield "Its wheels tell how far it rolled and turned, a few per cent wrong."
     yield f"It learns from {LABELLED} frames and where they were taken ..."
     k = choose_neighbours(labelled)
-    model = choose_filter(labelled)
+    model, features, camera = choose_filter(labelled)
+    yield camera
     # The first time in one of the two rooms that look the same, then anywhere.
     drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
     yield f"It is switched on {SWITCHED_ON} times, somewhere, and drives {FRAMES} frames ..."
-    beliefs = follow(model, drives)
+    beliefs = follow(model, [replace(d, features=features) for d in drives])
     strange = sum(strange_frames(b) for b in beliefs)
     if strange:
         yield f"({strange} of all {SWITCHED_ON * FRAMES} are unlike those it has learned from)"
@@ -105,16 +111,35 @@ def choose_neighbours(labelled: Drive) -> int:
     return HOW_MANY[int(np.argmin(scores))]
 
 
-def choose_filter(labelled: Drive) -> KernelMonteCarloFilter:
-    """Return the filter whose bandwidths do best on the last quarter, learned from all frames."""
-    early, late = last_quarter(labelled)
+def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | None, str]:
+    """Return the filter that does best on the last quarter, learned from all frames.
+
+    Also the features of frames that it uses, None for pixels, and a line that tells of them.
+    """
+    tried = [(scale, False) for scale in FRAME_SCALES]
+    try:
+        import_torch()
+        tried.append((FRAME_SCALES[0], True))
+    except ImportError:
+        pass
     scores = []
-    with progress_bar(len(FRAME_SCALES), "learning") as bar:
-        for scale in FRAME_SCALES:
+    with progress_bar(len(tried), "learning") as bar:
+        for scale, learned in tried:
+            early, late = last_quarter(labelled, learned)
             found = follow(robot_filter(early, scale), [late], progress=False)
-            scores.append(distance(found[0].mean(), late).mean())
+            scores.append(float(distance(found[0].mean(), late).mean()))
             bar.update()
-    return robot_filter(labelled, FRAME_SCALES[int(np.argmin(scores))])
+    scale, learned = tried[int(np.argmin(scores))]
+    told = f"pixels were {min(scores[: len(FRAME_SCALES)]):.2f} m off, learned features "
+    told += f"{scores[-1]:.2f} m" if len(tried) > len(FRAME_SCALES) else "need torch"
+    told = f"Its camera sees {'learned features' if learned else 'pixels'} (tried: {told})."
+    features = learn_features(labelled) if learned else None
+    return robot_filter(replace(labelled, features=features), scale), features, told
+
+
+def learn_features(labelled: Drive) -> Learned:
+    """Features of frames that predict the state."""
+    return NeuralFeatures(**LEARNED).fit(labelled.frames, labelled.Z)  # type: ignore[arg-type]
 
 
 def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
@@ -142,13 +167,15 @@ def strange_frames(beliefs: Beliefs) -> int:
     return 0 if beliefs.info is None else int((beliefs.info.prior_share > UNUSUAL).sum())
 
 
-def last_quarter(labelled: Drive) -> tuple[Drive, Drive]:
-    """Cut a drive in two: three quarters and the last one."""
+def last_quarter(labelled: Drive, learned: bool = False) -> tuple[Drive, Drive]:
+    """Cut a drive in two: three quarters and the last one, with features of the first if asked."""
     cut = 3 * len(labelled.states) // 4
-    parts = slice(None, cut), slice(cut, None)
-    whole = labelled.frames, labelled.states, labelled.wheels
-    early, late = (Drive(*(array[part] for array in whole)) for part in parts)
-    return early, late
+    early, late = (
+        Drive(labelled.frames[part], labelled.states[part], labelled.wheels[part])
+        for part in (slice(None, cut), slice(cut, None))
+    )
+    features = learn_features(early) if learned else None
+    return replace(early, features=features), replace(late, features=features)
 
 
 def distance(guess: Floats, truth: Drive) -> Floats:
