@@ -67,6 +67,18 @@ def test_views_of_the_maze_turn_with_the_heading_and_tell_headings_apart():
     np.testing.assert_allclose(np.sum(sequence.Z**2, axis=1), 1.0, rtol=1e-12)
 
 
+def test_the_limit_of_the_maze_is_the_steady_state_of_the_kalman_filter():
+    rng = np.random.default_rng(0)
+    maze.simulate(1, rng)
+    truth = maze.on_circle(maze.headings(20000, rng)[0])
+    error = np.mean(np.sum((maze.limit(1, 0, 20000) - truth) ** 2, axis=1))
+    # Q = R = .04 leave P = (sqrt(Q^2 + 4 Q R) - Q) / 2, and 1 - exp(-P) of the circle. Its errors
+    # are squares of Gaussians (variance 2 P^2) that forget within three steps: five standard
+    # errors are 5 sqrt(2 * 3 / 20000) of it.
+    P = 0.02 * (np.sqrt(5.0) - 1.0)
+    assert error == pytest.approx(1.0 - np.exp(-P), rel=5.0 * np.sqrt(6.0 / 20000))
+
+
 @pytest.mark.torch
 def test_windows_end_at_their_step():
     torch = pytest.importorskip("torch")

@@ -41,9 +41,38 @@ def views(headings: np.ndarray) -> np.ndarray:
     return np.where(height >= 1.0, CEILING, np.where(height <= -1.0, FLOOR, paint))
 
 
+def headings(length: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Headings (length,) of the camera, and those that its views are of."""
+    heading = rng.uniform(0.0, 2.0 * np.pi) + np.cumsum(STEP + TURN * rng.normal(size=length))
+    return heading, heading + SEEN * rng.normal(size=length)
+
+
+def on_circle(angles: np.ndarray) -> np.ndarray:
+    """Cosine and sine (n, 2) of angles (n,)."""
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
 def simulate(length: int, rng: np.random.Generator) -> Sequence:
     """One sequence: views (T, 36, 48, 3) and states (T, 2)."""
-    heading = rng.uniform(0.0, 2.0 * np.pi) + np.cumsum(STEP + TURN * rng.normal(size=length))
-    X = views(heading + SEEN * rng.normal(size=length))
-    Z = np.column_stack([np.cos(heading), np.sin(heading)])
-    return Sequence(X + PIXEL * rng.normal(size=X.shape), Z, None)
+    heading, seen = headings(length, rng)
+    X = views(seen)
+    return Sequence(X + PIXEL * rng.normal(size=X.shape), on_circle(heading), None)
+
+
+def limit(size: int, run: int, length: int) -> np.ndarray:
+    """Best estimates (length, 2) on the test sequence of a run, by who knows the heading of a view.
+
+    The Kalman filter with the true model; the mean of (cos, sin) of a Gaussian angle of variance P
+    is exp(-P / 2) times that of its mean.
+    """
+    rng = np.random.default_rng(run)
+    simulate(size, rng)
+    _, seen = headings(length, rng)
+    angle, P, found = seen[0], SEEN**2, []
+    for x in seen:
+        if found:
+            angle, P = angle + STEP, P + TURN**2
+            gain = P / (P + SEEN**2)
+            angle, P = angle + gain * (x - angle), (1.0 - gain) * P
+        found.append(np.exp(-P / 2.0) * on_circle(np.array([angle]))[0])
+    return np.array(found)

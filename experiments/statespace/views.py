@@ -48,6 +48,8 @@ def one_run(problem, size, run, methods, length=200):
             # The kernel is the linear one of the features, which are computed once.
             model = KernelBayesFilter(Linear(), rng=run, **PLAIN).fit(kernel.features(train.X), Z)
             found = model.filter(kernel.features(test.X)).mean()
+        elif method == "limit":
+            found = maze.limit(size, run, length)
         elif method == "LSTM":
             found = lstm(train.X, Z, test.X, seed=run)
         elif method == "regression":
@@ -81,7 +83,8 @@ def main(description, folder, problem, published, bars, last=900):
     """Run, print, check and write; ``published`` errors are those at T = ``last``."""
     parser = options(description)
     parser.add_argument("--sizes", nargs="+", type=int)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    methods = (*METHODS, "limit") if problem == "maze" else METHODS
+    parser.add_argument("--methods", nargs="+", choices=methods, default=methods)
     given = parser.parse_args()
     runs = given.runs or (30 if given.full else 2)
     sizes = given.sizes or ((300, 500, 700, last) if given.full else (300,))
@@ -94,7 +97,7 @@ def main(description, folder, problem, published, bars, last=900):
     print_table(table)
     print()
     passed = check_all(table, problem, published, bars, last)
-    if given.full and given.sizes is None and tuple(given.methods) == METHODS:
+    if given.full and given.sizes is None and tuple(given.methods) == methods:
         write(rows, folder / "full.csv")
         draw(table, folder / "full.png", "squared error")
     return 0 if passed else 1
