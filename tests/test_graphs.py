@@ -263,6 +263,30 @@ def test_messages_are_positive_functions_of_maximum_one(model):
         assert message.values.min() > 0.0
 
 
+def test_messages_are_kept_above_what_one_more_pair_would_add(rows, model):
+    message = model.query(evidence={"c": 1.0}).messages["c", "b"].values
+    operator = model.learned_.relations[1].operators[0]
+    ratios = operator.evidence(model.learned_.domain_of("c").features(np.array([[1.0]])))[0]
+    # the ratio p(c | b) / p(c) has the marginal expectation 1, of which one pair of n has a share
+    least = 1.0 / len(rows["c"])
+    np.testing.assert_allclose(message, np.maximum(ratios, least) / ratios.max(), rtol=1e-9)
+    share = kb.KernelBeliefPropagation(CHAIN, scales="median", floor=0.01).fit(rows)
+    values = share.query(evidence={"c": 1.0}).messages["c", "b"].values
+    np.testing.assert_allclose(values, np.maximum(ratios / ratios.max(), 0.01), rtol=1e-9)
+
+
+def test_a_number_never_rules_a_category_out():
+    rng = np.random.default_rng(0)
+    kind = np.repeat(["low", "high"], 100)
+    size = np.where(kind == "low", 0.0, 3.0) + rng.normal(size=200)
+    model = kb.KernelBeliefPropagation([("kind", "size")]).fit({"kind": kind, "size": size})
+    belief = model.query(["kind"], {"size": -1.5})["kind"]
+    weights = dict(zip(belief.points.tolist(), np.asarray(belief.weights), strict=True))
+    # the ratio is 2 for the one kind, about (3 leaves room for that), and at least that of one pair
+    # of 200 for the other
+    assert 1.0 / 600.0 <= weights["high"] < 0.1
+
+
 def test_scaled_and_shuffled_data_give_the_same(rows, model):
     order = np.random.default_rng(0).permutation(150)
     moved = {node: 1e6 * values[order] for node, values in rows.items()}
@@ -398,7 +422,7 @@ def test_bandwidths_are_chosen_where_it_matters():
     chosen = {node: model.learned_.domain_of(node).kernel.bandwidth for node in data}
     median = {node: kb.Gaussian.median(values).bandwidth for node, values in data.items()}
     assert chosen["a"] < 0.4 * median["a"]
-    assert {"node", "scale", "score"} == set(model.tuning_[0])
+    assert {"node", "edge", "scale", "score"} == set(model.tuning_[0])
     given = kb.KernelBeliefPropagation([("a", "b"), ("b", "c")], {"a": kb.Gaussian(2.0)}).fit(data)
     assert given.learned_.domain_of("a").kernel == kb.Gaussian(2.0)
     fixed = kb.KernelBeliefPropagation([("a", "b"), ("b", "c")], scales="median").fit(data)
@@ -407,6 +431,53 @@ def test_bandwidths_are_chosen_where_it_matters():
     near = np.abs(np.sin(6.0 * model.learned_.domain_of("a").points[:, 0]) - 0.9) < 0.3
     masses = [m.query(["a"], {"b": 0.9})["a"].weights[near].sum() for m in (model, fixed)]
     assert masses[0] > 0.6 > masses[1]
+
+
+def test_edges_have_kernels_of_their_own(rows):
+    sharp, wide = kb.Laplace(0.5), kb.Gaussian(2.0)
+    by_edge = kb.KernelBeliefPropagation(CHAIN, {("a", "b"): sharp, ("b", "c"): (wide, sharp)})
+    learned = by_edge.fit(rows).learned_
+    assert [[d.kernel for d in r.domains] for r in learned.relations] == [
+        [sharp] * 2,
+        [wide, sharp],
+    ]
+    assert len(by_edge.tuning_) == 0
+    alone = kb.KernelBeliefPropagation([("a", "b")], {("a", "b"): (sharp, wide)}).fit(rows)
+    by_node = kb.KernelBeliefPropagation([("a", "b")], {"a": sharp, "b": wide}).fit(rows)
+    evidence = {"b": [-1.0, 0.5]}
+    weights = [m.query(["a"], evidence)["a"].weights for m in (alone, by_node)]
+    np.testing.assert_allclose(*weights, rtol=1e-9)
+    with pytest.raises(TypeError, match="kernel of"):
+        kb.KernelBeliefPropagation(CHAIN, {("a", "b"): 3.0}).fit(rows)
+    with pytest.raises(ValueError, match="no nodes, edges or templates"):
+        kb.KernelBeliefPropagation(CHAIN, {("b", "a"): sharp}).fit(rows)
+
+
+def test_kernels_of_edges_are_chosen_on_held_out_pairs():
+    """One variable, in a sharp relation and in a blurred one: each edge has its own kernel."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 10.0, size=1000)
+    data = {
+        "x": x,
+        "sharp": x + 0.05 * rng.normal(size=1000),
+        "blurred": x + 2.0 * rng.normal(size=1000),
+    }
+    edges = [("x", "sharp"), ("x", "blurred")]
+    model = kb.KernelBeliefPropagation(edges).fit(data)
+    learned = model.learned_
+    sharp, blurred = (relation.first.kernel for relation in learned.relations)
+    assert isinstance(sharp, kb.Laplace) or sharp.bandwidth < blurred.bandwidth
+    fresh = rng.uniform(3.0, 7.0, size=200)
+    seen = fresh + np.clip(2.0 * rng.normal(size=200), -4.0, 4.0)  # inside the sample
+    points = learned.domains[0].points[:, 0]
+    exact = -0.5 * ((seen[:, None] - points) / 2.0) ** 2
+    exact -= np.log(np.exp(exact).mean(axis=1, keepdims=True))
+    found = model.query(["x"], {"blurred": seen})["x"]
+    m, at = np.arange(200), np.abs(points - fresh[:, None]).argmin(axis=1)
+    gap = exact[m, at] - np.log(len(points) * found.weights[m, at])
+    # a likelihood from 1000 pairs in ten cells of its own width loses some ten parameters' worth,
+    # 10 / (2 * 1000) each way; five times that, and the Monte Carlo error of 200 new cases
+    assert gap.mean() < 0.05 + 3.0 * gap.std() / np.sqrt(200)
 
 
 def test_stopping_is_chosen_on_a_solved_case():

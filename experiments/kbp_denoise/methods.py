@@ -19,9 +19,12 @@ TEMPLATES = {
     "seen": [(pixel, ("seen", *pixel)) for pixel in PIXELS],
 }
 NETWORK = networks.grid(SIDE, SIDE)
-RANK, ITERATIONS = 60, 20
-SCALES = (0.25, 0.125, 0.0625)  # of the median bandwidth of pixels
-STATES, PSEUDO = (16, 32, 64), 1e-2  # bins, and the count of each pair of them before any is seen
+ITERATIONS = 30
+GRID = 100  # grey levels of the kernel model at most: with more, training levels are rounded
+STATES, PSEUDO = (
+    (16, 32, 64, 128),
+    1e-2,
+)  # bins, and the count of each pair of them before any is seen
 PARTICLES, FEW = 10, 5  # of each pixel; iterations of particles and mixtures at most
 
 
@@ -29,17 +32,20 @@ PARTICLES, FEW = 10, 5  # of each pixel; iterations of particles and mixtures at
 
 
 def kernel_bp(image, observed, solved, known=False):
-    """Kernel belief propagation; bandwidth and iterations are chosen on the solved pair.
+    """Kernel belief propagation; the number of iterations is chosen on the solved pair.
 
-    Likelihoods are learned from pairs; with ``known`` they are Gaussian, as those of the other
-    belief propagations are.
+    Neighbours differ by a few grey levels of hundreds: the Laplace kernel can tell these apart
+    without being narrow. Likelihoods are learned from pairs, with kernels that held-out pairs
+    choose; with ``known`` they are Gaussian, as those of the other belief propagations are.
     """
-    pairs = {**neighbours(image), "seen": (image.ravel(), observed.ravel())}
+    levels = _rounded(image)
+    pairs = {**neighbours(levels), "seen": (levels.ravel(), np.round(observed).ravel())}
     names = ("right", "down") if known else tuple(pairs)
+    sharp = kb.Laplace.median(levels.ravel())
     model = kb.KernelBeliefPropagation(
         templates={name: TEMPLATES[name] for name in names},
-        kernels={PIXELS[0]: kb.Gaussian.median(image.ravel())},
-        rank=RANK, damping=0.0, max_iterations=ITERATIONS, rng=0,
+        kernels={"right": sharp, "down": sharp},
+        damping=0.0, max_iterations=ITERATIONS,
     ).fit({name: pairs[name] for name in names})  # fmt: skip
     noise = (observed - image).std()
 
@@ -52,13 +58,22 @@ def kernel_bp(image, observed, solved, known=False):
         return {("seen", *pixel): float(observed[pixel]) for pixel in PIXELS}, None
 
     truth, second = solved
-    model.choose_stopping({p: float(truth[p]) for p in PIXELS}, *seen(second), scales=SCALES)
+    model.choose_stopping({p: float(truth[p]) for p in PIXELS}, *seen(second))
 
     def denoise(observed):
         batch = model.query(PIXELS, *seen(observed)).stacked(PIXELS)
         return networks.mean(batch.points[:, 0], np.asarray(batch.weights)).reshape(SIDE, SIDE)
 
     return denoise
+
+
+def _rounded(image):
+    """Image whose grey levels are at most ``GRID``, evenly spaced if there were more."""
+    levels = np.unique(image)
+    if len(levels) <= GRID:
+        return image
+    grid = np.linspace(levels[0], levels[-1], GRID)
+    return grid[np.searchsorted(0.5 * (grid[1:] + grid[:-1]), image)]
 
 
 def kernel_bp_known(image, observed, solved):

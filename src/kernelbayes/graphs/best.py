@@ -9,8 +9,8 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import Floats, Ints, as_doubles
 from kernelbayes.embedding import Embedding
-from kernelbayes.graphs.propagate import TINY, Propagation
-from kernelbayes.graphs.relation import Domain
+from kernelbayes.graphs.propagate import Propagation
+from kernelbayes.graphs.relation import TINY, Domain
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import take
 
@@ -21,7 +21,7 @@ def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:
     A node's potential is its density (shares for categories, the kernel mean of what has no
     density) times what evidence says of it, an edge's p(s, t) / (p(s) p(t)), above the floor.
     """
-    if not passed.is_forest or any(not one.cases.all() for one in passed.observed.values()):
+    if not passed.is_forest or any(not one.always for one in passed.observed.values()):
         raise ValueError(
             "the jointly most probable values are found on graphs without cycles (among what is "
             "not observed), with the same nodes observed in all cases; use mode() of the beliefs"
@@ -65,6 +65,7 @@ def _log_ratios(passed: Propagation, edge: int) -> Floats:
     """Log of p(s, t) / (p(s) p(t)) (q, q') at the points of a directed edge's two ends."""
     relation, side = divmod(int(passed.kind[edge]), 2)
     learned = passed.learned.relations[relation]
-    ratios = learned.operators[side].evidence(learned.domains[1 - side].F)
-    exact = all(domain.kernel.is_categorical for domain in learned.domains)
-    return np.log(np.maximum(ratios, TINY if exact else passed.floor * ratios.max()))
+    operator = learned.operators[side]
+    ratios = operator.evidence(learned.domains[1 - side].F)
+    logs, _ = operator.logs(ratios.reshape(1, -1), 1.0, passed.floor)
+    return logs.reshape(ratios.shape)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.arrays import Floats
-from kernelbayes.graphs.propagate import TINY, Propagation
-from kernelbayes.graphs.reading import Kernels, Learned
-from kernelbayes.graphs.relation import Domain, Relation
+from kernelbayes.graphs.propagate import Propagation
+from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels
+from kernelbayes.graphs.relation import Domain, Floor, Relation
 from kernelbayes.graphs.structure import Node
-from kernelbayes.kernels import Kernel
+from kernelbayes.kernels import Gaussian, Kernel, Laplace
 from kernelbayes.points import PointsLike
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row, Table
@@ -24,12 +24,18 @@ from kernelbayes.tables import Row, Table
 # 1/10. Beyond eight times the median a Gaussian kernel is all but a polynomial.
 FIRST_SCALES = (1.0, 0.5, 2.0)
 NARROWEST_SCALE, WIDEST_SCALE = 1.0 / 32.0, 8.0
-# Pairs of an edge that decide on bandwidths, half of them held out in turn; more cost time and
-# decide little more.
-SCALE_PAIRS = 1000
+End = tuple[int, int]  # of a relation: its number and side
+Place = tuple[int, Sequence[End]]  # a domain, and ends of edges that have its points
+# Distinct points up to which the Laplace kernel is tried: its Gram matrix has full rank, so that
+# the cost grows with their cube.
+LAPLACE_POINTS = 500
+# Pairs of an edge that decide on kernels, half of them held out in turn: fewer to learn from favour
+# kernels that are too wide for all. Of each half at least 500 are scored, more where a message has
+# few values: what tells good kernels apart is of the order of a hundredth of a unit.
+SCALE_PAIRS, SCORED_PAIRS, SCORED_VALUES = 10_000, 500, 500_000
 
 
-def held_out_scores(relation: Relation, floor: float) -> Floats:
+def held_out_scores(relation: Relation, floor: Floor) -> Floats:
     """Log scores (m,) of held-out pairs, in both directions.
 
     The pairs are split in two halves; what is learned from one is scored on the other: the log of
@@ -41,83 +47,99 @@ def held_out_scores(relation: Relation, floor: float) -> Floats:
     scores = []
     for train, test in (halves, halves[::-1]):
         learned = replace(relation, i=relation.i[train], j=relation.j[train])
+        test = test[: max(SCORED_PAIRS, SCORED_VALUES // max(d.size for d in relation.domains))]
         rows = relation.i[test], relation.j[test]
         for side in (0, 1):
             domain, operator = relation.domains[side], learned.operators[side]
             m = operator.evidence(relation.domains[1 - side].F[rows[1 - side]])
-            least = TINY if domain.kernel.is_categorical else floor
-            top = m.max(axis=1, keepdims=True)
-            m = np.where(top > 0.0, np.maximum(m / np.where(top > 0.0, top, 1.0), least), 1.0)
+            logs, _ = operator.logs(m, 1.0, floor)
             shares = np.bincount(learned.i if side == 0 else learned.j, minlength=domain.size)
-            own = m[np.arange(len(m)), rows[side]]
-            scores.append(np.log(own) - np.log(m @ (shares / shares.sum())))
+            mean = np.exp(logs) @ (shares / shares.sum())
+            scores.append(logs[np.arange(len(m)), rows[side]] - np.log(mean))
     return np.concatenate(scores)
 
 
-def choose_scales(learned: Learned, own: Sequence[int], floor: float) -> tuple[Learned, Table]:
-    """Bandwidths of some domains, as multiples of the first guess, by scores of held-out pairs.
+def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Learned, Table]:
+    """Kernels that were not given, by scores of held-out pairs: a multiple of the median, Laplace.
 
-    One domain after the other, those with most edges first. The first guess stays unless another
-    is better by more than the standard error of the difference.
+    One domain after the other, those with most edges first; then, where a domain has several
+    edges, one edge after the other. The first guess stays unless another is better by more than
+    the standard error of the difference.
     """
     table, graph = Table(), learned.graph
-    degree = {d: sum(learned.domains[d] in r.domains for r in learned.relations) for d in own}
-    for number in sorted((d for d in own if degree[d]), key=lambda d: -degree[d]):
-        domain, found = learned.domains[number], learned
-        if domain.kernel.scaled(2.0) == domain.kernel:
+    for place in _open_places(learned, kernels):
+        number, ends = place
+        kernel, found = learned.relations[ends[0][0]].domains[ends[0][1]].kernel, learned
+        if kernel.scaled(2.0) == kernel:
             continue
 
-        def score(kernel: Kernel, number: int = number, found: Learned = found) -> Row:
-            scaled = replace(found.domains[number], kernel=kernel)
-            changed = with_domain(found, number, scaled)
-            touched = [r for r in changed.relations if scaled in r.domains]
-            scores = np.concatenate([held_out_scores(r, floor) for r in touched])
+        def score(kernel: Kernel, place: Place = place, found: Learned = found) -> Row:
+            changed = with_kernel(found, *place, kernel)
+            touched = [changed.relations[r] for r in sorted({r for r, _ in place[1]})]
+            scores = np.concatenate([held_out_scores(relation, floor) for relation in touched])
             return {"score": -float(scores.mean()), "scores": scores, "learned": changed}
 
         tried = coarse_to_fine(
-            domain.kernel.scaled, score, math.inf,
+            kernel.scaled, score, math.inf,
             start=FIRST_SCALES, finest=2.0, narrowest=NARROWEST_SCALE, widest=WIDEST_SCALE,
         )  # fmt: skip
+        if isinstance(kernel, Gaussian) and found.domains[number].size <= LAPLACE_POINTS:
+            tried.append({"scale": "Laplace", **score(Laplace(kernel.bandwidth))})
         node = graph.nodes[int(np.flatnonzero(graph.domain == number)[0])]
-        table += [{"node": node, "scale": r["scale"], "score": r["score"]} for r in tried]
+        where = {"node": node, "edge": graph.names[ends[0][0]] if len(ends) == 1 else "all"}
+        table += [{**where, "scale": row["scale"], "score": row["score"]} for row in tried]
         gain = tried.best["scores"] - tried[0]["scores"]
         if gain.mean() > gain.std() / np.sqrt(len(gain)):
             learned = tried.best["learned"]
     return learned, table
 
 
-def default_domains(learned: Learned, kernels: Kernels) -> list[int]:
-    """Domains for which no kernel was given."""
+def _open_places(learned: Learned, kernels: Kernels) -> list[Place]:
+    """Where kernels are to be chosen: whole domains first, then single ends of their edges."""
     if kernels is not None and not isinstance(kernels, Mapping):
         return []
-    given = {
-        learned.graph.position[node] for node in kernels or () if node in learned.graph.position
-    }
-    taken = {int(learned.graph.domain[at]) for at in given}
-    return [number for number in range(len(learned.domains)) if number not in taken]
+    graph = learned.graph
+    given = {graph.domain[graph.position[node]] for node in kernels or () if node in graph.position}
+    taken = [r for r, name in enumerate(graph.names) if edge_kernels(kernels, name) is not None]
+    ends: dict[int, Sequence[End]] = {}
+    for r, side in np.ndindex(*learned.sides.shape):
+        if r not in taken and learned.sides[r, side] not in given:
+            number = int(learned.sides[r, side])
+            ends[number] = [*ends.get(number, ()), (r, side)]
+    whole = sorted(ends.items(), key=lambda one: -len(one[1]))
+    return whole + [(d, [end]) for d, some in whole if len(some) > 1 for end in some]
 
 
-def with_domain(learned: Learned, number: int, domain: Domain) -> Learned:
-    """Another domain in the place of one, with the relations that have it."""
-    old = learned.domains[number]
-    domains = tuple(domain if d is old else d for d in learned.domains)
-    relations = []
-    for relation in learned.relations:
-        first, second = (domain if d is old else d for d in relation.domains)
-        kept = old not in relation.domains
-        relations.append(relation if kept else replace(relation, first=first, second=second))
-    return Learned(learned.graph, domains, tuple(relations))
+def with_kernel(learned: Learned, number: int, ends: Sequence[End], kernel: Kernel) -> Learned:
+    """Another kernel at some ends of edges, and of their domain if there are several."""
+    domains, relations = list(learned.domains), list(learned.relations)
+    changed = replace(domains[number], kernel=kernel)
+    if len(ends) != 1 or (learned.sides == number).sum() == 1:
+        domains[number] = changed
+    for r, side in ends:
+        first, second = (changed if k == side else d for k, d in enumerate(relations[r].domains))
+        relations[r] = replace(relations[r], first=first, second=second)
+    return Learned(learned.graph, tuple(domains), tuple(relations))
 
 
 def rescaled(learned: Learned, nodes: Iterable[Node], scale: float) -> Learned:
-    """Multiply the bandwidths of some nodes' samples."""
-    graph = learned.graph
-    for number in sorted({int(graph.domain[graph.position[node]]) for node in nodes}):
-        domain = learned.domains[number]
+    """Multiply the bandwidths of some nodes' samples, at all of their edges."""
+    numbers = {int(learned.graph.domain[learned.graph.position[node]]) for node in nodes}
+    made: dict[Domain, Domain] = {}  # edges share domains
+
+    def scaled(domain: Domain, number: int) -> Domain:
         kernel = domain.kernel.scaled(scale)
-        if kernel != domain.kernel:
-            learned = with_domain(learned, number, replace(domain, kernel=kernel))
-    return learned
+        if number not in numbers or kernel == domain.kernel:
+            return domain
+        return made.setdefault(domain, replace(domain, kernel=kernel))
+
+    domains = tuple(scaled(domain, k) for k, domain in enumerate(learned.domains))
+    relations = []
+    for relation, ends in zip(learned.relations, learned.sides, strict=True):
+        first, second = map(scaled, relation.domains, ends.tolist())
+        same = (first, second) == relation.domains
+        relations.append(relation if same else replace(relation, first=first, second=second))
+    return Learned(learned.graph, domains, tuple(relations))
 
 
 def scored_iterations(

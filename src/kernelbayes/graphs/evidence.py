@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,63 @@ VirtualEvidence = (
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """Evidence at a node: features (m, r) of values or distributions, in the cases observed (m,).
+class Seen:
+    """Points that were observed at nodes of one domain, read by kernels of different edges.
 
-    ``points`` are the values themselves, those of the cases observed, or None for distributions;
-    ``trust`` (m,) is NaN inside the sample.
+    Embeddings have weights (m, q) of their q points, values have none.
     """
 
-    features: Floats
+    points: Points
+    weights: Floats | None = None
+    _read: dict[Domain, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
+
+    def read(self, domain: Domain) -> tuple[Floats, Floats]:
+        """Features (m, r) in a domain, and how far its sample can speak of them (m,)."""
+        if domain not in self._read:
+            features = domain.features(self.points)
+            if self.weights is None:
+                self._read[domain] = features, domain.trust(self.points)
+            else:
+                inside = np.full(len(self.weights), np.nan)
+                self._read[domain] = self.weights @ features, inside
+        return self._read[domain]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Evidence at a node: ``rows`` of what was seen, in the ``cases`` (m,) in which it was."""
+
+    seen: Seen
+    rows: slice
     cases: Bools
-    trust: Floats
-    points: Points | None
     single: bool
     embedding: Embedding | Batch | None = None
+
+    @property
+    def always(self) -> bool:
+        """Whether it was seen in all cases."""
+        return self.single or bool(self.cases.all())
+
+    @property
+    def points(self) -> Points:
+        """Values in the cases observed; not those of a distribution."""
+        return take(self.seen.points, self.rows)
+
+    def read(self, domain: Domain) -> tuple[Floats, Floats]:
+        """Features (k, r) of the k cases observed, and their trust (k,), NaN inside the sample."""
+        features, trust = self.seen.read(domain)
+        return features[self.rows], trust[self.rows]
+
+
+def read_all(nodes: Sequence[Observed], domain: Domain, cases: int) -> tuple[Floats, Floats]:
+    """Features (k * cases, r) and trust (k * cases,) at k nodes that are observed in all cases."""
+    if cases == 1 and all(one.seen is nodes[0].seen for one in nodes):  # thousands of pixels
+        rows = [one.rows.start or 0 for one in nodes]
+        features, trust = nodes[0].seen.read(domain)
+        return features[rows], trust[rows]
+    read = [one.read(domain) for one in nodes]
+    phi = [np.broadcast_to(f, (cases, f.shape[1])) for f, _ in read]
+    return np.concatenate(phi), np.concatenate([np.broadcast_to(t, cases) for _, t in read])
 
 
 def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
@@ -63,10 +107,9 @@ def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
     for domain, nodes in numbers.items():  # thousands of nodes may share a domain: read at once
         every = _observed(domain, np.array([evidence[node] for node in nodes]), nodes[0])
         assert every is not None
+        case = np.ones(1, bool)
         for k, node in enumerate(nodes):
-            own, case = slice(k, k + 1), np.ones(1, bool)
-            features, trust = every.features[own], every.trust[own]
-            found[node] = Observed(features, case, trust, take(every.points, own), True)
+            found[node] = Observed(every.seen, slice(k, k + 1), case, True)
     return found
 
 
@@ -79,11 +122,9 @@ def check_node(learned: Learned, node: Node, what: str) -> None:
 
 def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
     if isinstance(value, Embedding | Batch):
-        features = domain.features(domain.kernel.points(value.points, str(node)))
-        weights = np.atleast_2d(as_doubles(value.weights))
-        single, inside = isinstance(value, Embedding), np.full(len(weights), np.nan)
-        every = np.ones(len(weights), bool)
-        return Observed(weights @ features, every, inside, None, single, value)
+        weights, single = np.atleast_2d(as_doubles(value.weights)), isinstance(value, Embedding)
+        seen = Seen(domain.kernel.points(value.points, str(node)), weights)
+        return Observed(seen, slice(None), np.ones(len(weights), bool), single, value)
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
     values, single = query(value, domain.points, domain.names, by_name=domain.kernel.by_name)
@@ -92,11 +133,7 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
         return None
     points = domain.kernel.points(read.seen, str(node))
     domain.kernel.check_pair(points, domain.points)
-    features = np.zeros((len(read.present), domain.F.shape[1]))
-    features[read.present] = domain.features(points)
-    trust = np.full(len(features), np.nan)
-    trust[read.present] = domain.trust(points)
-    return Observed(features, read.present, trust, points, single)
+    return Observed(Seen(points), slice(None), read.present, single)
 
 
 def message(operator: Operator, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
@@ -154,7 +191,7 @@ def _noisy_child(
         raise ValueError(f"the child of {node!r} has no value; leave it out")
     cond.inputs.kernel.check_pair(domain.points, parent[0].points)
     operator = pairs.operators[0].at(parent[0].features(domain.points))
-    return np.maximum(message(operator, one.features, one.trust)[0], 0.0)
+    return np.maximum(message(operator, *one.read(child[0]))[0], 0.0)
 
 
 def _domain(variable: Variable) -> tuple[Domain, Any]:

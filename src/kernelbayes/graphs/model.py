@@ -30,10 +30,11 @@ from sklearn.utils.validation import check_is_fitted
 from kernelbayes.arrays import Rng, as_generator, quiet, warn
 from kernelbayes.graphs.beliefs import GraphBeliefs
 from kernelbayes.graphs.best import most_probable
-from kernelbayes.graphs.choose import choose_scales, default_domains, rescaled, scored_iterations
+from kernelbayes.graphs.choose import choose_scales, rescaled, scored_iterations
 from kernelbayes.graphs.evidence import VirtualEvidence, check_node, read_evidence, read_likelihoods
 from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
 from kernelbayes.graphs.reading import Kernels, Learned, learn
+from kernelbayes.graphs.relation import Floor
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
 from kernelbayes.points import PointsLike, integer, option, positive, share
 from kernelbayes.rules.conditional import Ridge
@@ -48,15 +49,17 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     graph : iterable of edges, networkx graph, "tree" or None
         Undirected. "tree" learns the spanning tree of largest dependence (HSIC) from the data. None
         takes the edges of ``templates``.
-    kernels : Kernel or mapping from nodes to kernels, optional
-        Nodes without one have the median Gaussian for numbers, Delta for anything else.
+    kernels : Kernel or mapping from nodes, edges or templates to kernels, optional
+        A kernel of an edge (a pair for its two ends) takes the place of those of its nodes. Nodes
+        without one have the median Gaussian for numbers, Delta for anything else.
     ridge : float or "loo"
         Of all regressions; "loo" chooses one for each, by leave-one-out error.
     rank : int, optional
         Nystrom features of this rank for every node.
     scales : {"held-out", "median"}
-        Bandwidths of nodes without a kernel of their own: "held-out" chooses multiples of the
-        median distance by the log score of held-out pairs, where they are clearly better.
+        Kernels that were not given: "held-out" chooses multiples of the median distance, or the
+        Laplace kernel, for each node and then for each of its edges, by the log score of held-out
+        pairs, where they are clearly better.
     templates : mapping from names to edges, optional
         The edges of a template share their pairs, and the nodes at one end of a template share
         their sample: all horizontal neighbours in an image, all steps of a chain.
@@ -66,9 +69,10 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         "synchronous" elsewhere.
     damping : float in [0, 1)
         Share of the old message (of its logarithm) that is kept on graphs with cycles.
-    floor : float in (0, 1)
-        Messages, which stand for ratios of densities, are kept above this share of their maximum;
-        not those to categories.
+    floor : "pairs" or float in (0, 1)
+        Messages, which stand for ratios of densities, are kept positive: "pairs" keeps them above
+        what one more pair, with any values of the two nodes, would make of them; a number is a
+        share of their maximum. Messages between categories need neither.
     max_iterations : int
     tolerance : float
         Iterations stop when no message, of maximum 1, changes by more.
@@ -80,7 +84,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     graph_ : Graph
         Nodes and edges in use.
     tuning_ : Table
-        What was tried last: bandwidths of nodes, or numbers of iterations.
+        What was tried last: kernels of nodes and edges, or numbers of iterations.
     ridges_ : mapping
         From edges (or templates) to the ridges of the regressions on their first and second node.
 
@@ -101,7 +105,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         templates: Templates | None = None,
         schedule: Schedule = "auto",
         damping: float = 0.2,
-        floor: float = 1e-3,
+        floor: Floor = "pairs",
         max_iterations: int = 100,
         tolerance: float = 1e-5,
         rng: Rng = None,
@@ -137,8 +141,8 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         self.learned_ = learn(self.graph, self.templates, data, self.kernels, self.ridge, rank, rng)
         self.tuning_ = Table()
         if option(self.scales, "scales", ("held-out", "median")) == "held-out":
-            own = default_domains(self.learned_, self.kernels)
-            self.learned_, self.tuning_ = choose_scales(self.learned_, own, self._floor())
+            found = choose_scales(self.learned_, self.kernels, self._floor())
+            self.learned_, self.tuning_ = found
         for relation in self.learned_.relations:
             _ = relation.operators
         self.iterations_: int | None = None
@@ -228,7 +232,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         passed, single = self._propagation(evidence, virtual_evidence)
         graph = passed.learned.graph
         if variables is None:
-            fixed = {node for node, one in passed.observed.items() if one.cases.all()}
+            fixed = {node for node, one in passed.observed.items() if one.always}
             variables = [node for node in graph.nodes if node not in fixed]
         elif isinstance(variables, str) or not isinstance(variables, Sequence):
             variables = [variables]
@@ -281,8 +285,8 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
                 f"up to {passed.share:.0%} of it is left out there"
             )
 
-    def _floor(self) -> float:
-        return share(self.floor, "floor")
+    def _floor(self) -> Floor:
+        return "pairs" if self.floor == "pairs" else share(self.floor, "floor")
 
     def _fitted(self) -> Learned:
         check_is_fitted(self, "learned_")

@@ -20,15 +20,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from kernelbayes.arrays import Bools, Floats, Ints, row_blocks, threads_for, warn
-from kernelbayes.graphs.evidence import Observed, message
+from kernelbayes.graphs.evidence import Observed, message, read_all
 from kernelbayes.graphs.reading import Learned
+from kernelbayes.graphs.relation import TINY, Floor, Operator
 from kernelbayes.graphs.structure import Node
 from kernelbayes.rules.conditional import UNUSUAL
 
 Schedule = Literal["auto", "tree", "synchronous", "residual"]
 SCHEDULES: tuple[Schedule, ...] = ("auto", "tree", "synchronous", "residual")
-# Stands for zero in a table: products of two are still positive numbers.
-TINY = 1e-150
 # Numbers of one block of messages: 2 MB, so that a block stays in the cache of one core.
 MESSAGE_ENTRIES = 2**18
 
@@ -45,7 +44,7 @@ class Propagation:
     observed: dict[Node, Observed]
     likelihoods: dict[Node, Floats]
     cases: int
-    floor: float = 1e-3
+    floor: Floor = "pairs"
     damping: float = 0.0
     logs: dict[int, Floats] = field(default_factory=dict, init=False)
     lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence says nothing
@@ -60,19 +59,17 @@ class Propagation:
         self.kind = (2 * np.array(graph.template, dtype=np.int64)[:, None] + [0, 1]).reshape(-1)
         self.domain = graph.domain
         # position of each node among those of its domain
-        self.place = np.zeros(len(graph.nodes), dtype=np.int64)
-        for number in range(len(self.learned.domains)):
-            own = np.flatnonzero(self.domain == number)
-            self.place[own] = np.arange(len(own))
-        full = [n for n, one in self.observed.items() if one.cases.all()]
+        self.place = _ranks(self.domain)
+        full = [n for n, one in self.observed.items() if one.always]
         self.fixed = np.zeros(len(graph.nodes), dtype=bool)
         self.fixed[[graph.position[node] for node in full]] = True
         kept = ~self.fixed[self.target]
         self.slot = np.full(len(self.target), -1)
+        into = self.domain[self.target[kept]]
+        self.slot[kept] = _ranks(into)
+        sizes = np.bincount(into, minlength=len(self.learned.domains))
         for number, domain in enumerate(self.learned.domains):
-            into = np.flatnonzero(kept & (self.domain[self.target] == number))
-            self.slot[into] = np.arange(len(into))
-            self.logs[number] = np.zeros((len(into), self.cases, domain.size))
+            self.logs[number] = np.zeros((sizes[number], self.cases, domain.size))
         self.live = np.flatnonzero(kept & ~self.fixed[self.source])
         self._known: dict[int, tuple[Bools, Floats]] = {}
         self._send_evidence()
@@ -144,25 +141,23 @@ class Propagation:
             f -= self.logs[number][back[rows]]  # a copy either way
             f -= f.max(axis=-1, keepdims=True)
             np.exp(f, out=f)
-            m = operator(f.reshape(-1, f.shape[-1]))
-            found[rows] = self._positive(m, edges[rows]).reshape(-1, self.cases, q)
+            f = f.reshape(-1, f.shape[-1])
+            logs = self._positive(operator, operator(f), f @ operator.shares, edges[rows])
+            found[rows] = logs.reshape(-1, self.cases, q)
         for k in np.flatnonzero(np.isin(edges, list(self._known))) if self._known else ():
             cases, message = self._known[int(edges[k])]
             found[k, cases] = message
         return found
 
-    def _positive(self, m: Floats, edges: Ints) -> Floats:
-        """Log of messages (k, q), floored and with a maximum of 0."""
-        top = m.max(axis=1, keepdims=True)
-        empty = ~(top[:, 0] > 0.0)
+    def _positive(
+        self, operator: Operator, m: Floats, marginal: Floats | float, edges: Ints
+    ) -> Floats:
+        """Log of messages (k, q) of edges; those that say nothing are remembered."""
+        logs, empty = operator.logs(m, marginal, self.floor)
         if empty.any():
-            m[empty], top[empty] = 1.0, 1.0
             self.lost.update(np.repeat(edges, len(m) // len(edges))[empty].tolist())
             self.share = 1.0
-        m /= top
-        domain = self.learned.domains[int(self.domain[self.target[edges[0]]])]
-        np.maximum(m, TINY if domain.kernel.is_categorical else self.floor, out=m)
-        return np.log(m, out=m)
+        return logs
 
     def _send_evidence(self) -> None:
         """Messages of observed nodes, which never change."""
@@ -171,24 +166,23 @@ class Propagation:
         sending = np.flatnonzero(np.isin(self.source, list(at)) & ~self.fixed[self.target])
         for edges in self.grouped(sending) if len(sending) else ():
             relation, side = divmod(int(self.kind[edges[0]]), 2)
-            operator = self.learned.relations[relation].operators[side]
+            learned = self.learned.relations[relation]
+            operator, domain = learned.operators[side], learned.domains[1 - side]
             whole = edges[self.fixed[self.source[edges]]]
             if len(whole):
                 number = int(self.domain[self.target[whole[0]]])
-                shape = self.cases, operator.T.shape[1]
                 for rows in row_blocks(len(whole), self.cases * len(operator.F), MESSAGE_ENTRIES):
                     some = whole[rows]
-                    phi = [np.broadcast_to(at[s].features, shape) for s in self.source[some]]
-                    t = [np.broadcast_to(at[s].trust, self.cases) for s in self.source[some]]
-                    m, share = message(operator, np.concatenate(phi), np.concatenate(t))
+                    nodes = [at[s] for s in self.source[some].tolist()]
+                    m, share = message(operator, *read_all(nodes, domain, self.cases))
                     self._unlike(np.repeat(some, self.cases), share)
-                    logs = self._positive(m, some).reshape(len(some), self.cases, -1)
-                    self.logs[number][self.slot[some]] = logs
+                    logs = self._positive(operator, m, 1.0, some)
+                    self.logs[number][self.slot[some]] = logs.reshape(len(some), self.cases, -1)
             for edge in edges[~self.fixed[self.source[edges]]]:
                 one = at[int(self.source[edge])]
-                m, share = message(operator, one.features[one.cases], one.trust[one.cases])
+                m, share = message(operator, *one.read(domain))
                 self._unlike(np.full(len(share), edge), share)
-                logs = self._positive(m, np.array([edge]))
+                logs = self._positive(operator, m, 1.0, np.array([edge]))
                 self._known[int(edge)] = one.cases, logs
 
     def _unlike(self, edges: Ints, share: Floats) -> None:
@@ -327,6 +321,14 @@ class Propagation:
                 self.deltas.append(float(residual.max()))
                 break
         self.converged = self.deltas[-1] <= tolerance
+
+
+def _ranks(groups: Ints) -> Ints:
+    """Position (n,) of each among those of its group."""
+    order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    found = np.empty_like(order)
+    found[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
 
 
 def change(new: Floats, old: Floats) -> float:

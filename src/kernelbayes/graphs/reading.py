@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Names, Points, PointsLike, column_names, concatenate, count, take
 from kernelbayes.rules.conditional import Ridge
 
-Kernels = Kernel | Mapping[Node, Kernel] | None
+# One for all, by node, or by edge (or template): one for both of its ends, or one for each.
+Kernels = Kernel | Mapping[Any, Kernel | tuple[Kernel, Kernel]] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,12 @@ class Learned:
         """Sample of a node."""
         return self.domains[int(self.graph.domain[self.graph.position[node]])]
 
+    @cached_property
+    def sides(self) -> Ints:
+        """Numbers (R, 2) of the domains at the two ends of each relation."""
+        first = np.unique(self.graph.template, return_index=True)[1]
+        return self.graph.domain[self.graph.ends[first]].reshape(-1, 2)
+
 
 def learn(
     graph: GraphLike, templates: Templates | None, data: Any, kernels: Kernels, ridge: Ridge,
@@ -127,6 +135,10 @@ def learn(
         graph = chow_liu(features, present)
     nodes = list(data) if learned_tree else []
     structure = read_graph(graph, templates, nodes)
+    named = kernels if isinstance(kernels, Mapping) else {}
+    unknown = [key for key in named if key not in {*structure.position, *structure.names}]
+    if unknown:
+        raise ValueError(f"kernels are given for {unknown}, which are no nodes, edges or templates")
     if _is_pairs(structure, data):
         return _from_pairs(structure, data, kernels, ridge, rank, rng)
     return _from_rows(structure, data, kernels, ridge, rank, rng)
@@ -161,7 +173,7 @@ def _from_rows(
         i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
         edge = graph.edges[graph.template.index(number)]
         first, second = (domains[graph.domain[graph.position[node]]] for node in edge)
-        relations.append(_relation(name, first, second, i, j, ridge))
+        relations.append(_relation(name, first, second, i, j, ridge, kernels))
     return Learned(graph, domains, tuple(relations))
 
 
@@ -194,18 +206,31 @@ def _from_pairs(
     for number, name in enumerate(graph.names):
         first, second = (domains[domain_of[number, side]] for side in (0, 1))
         i, j = (rows[number, side][sides[number, side].present] for side in (0, 1))
-        relations.append(_relation(name, first, second, i, j, ridge))
+        relations.append(_relation(name, first, second, i, j, ridge, kernels))
     return Learned(graph, domains, tuple(relations))
 
 
+def edge_kernels(kernels: Kernels, name: Hashable) -> tuple[Kernel, Kernel] | None:
+    """Kernels given for the two ends of an edge or template, if any."""
+    if not isinstance(kernels, Mapping) or name not in kernels:
+        return None
+    given = kernels[name]
+    first, second = given if isinstance(given, tuple) else (given, given)
+    return as_kernel(first, f"the kernel of {name!r}"), as_kernel(second, f"that of {name!r}")
+
+
 def _relation(
-    name: Hashable, first: Domain, second: Domain, i: Ints, j: Ints, ridge: Ridge
-) -> Relation:
+    name: Hashable, first: Domain, second: Domain, i: Ints, j: Ints, ridge: Ridge,
+    kernels: Kernels,
+) -> Relation:  # fmt: skip
     if len(i) < 2:
         raise ValueError(
             f"{name!r} has {len(i)} complete pairs, at least two are needed; give more rows in "
             "which both nodes are observed"
         )
+    own = edge_kernels(kernels, name)
+    if own is not None:
+        first, second = replace(first, kernel=own[0]), replace(second, kernel=own[1])
     return Relation(first, second, i, j, ridge)
 
 

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 
-from kernelbayes.arrays import Floats, Ints, Rng, as_doubles, threads_for
+from kernelbayes.arrays import Bools, Floats, Ints, Rng, as_doubles, threads_for
 from kernelbayes.gram import EXACT, Gram, check_ridge
 from kernelbayes.gram.lapack import solve_ridges
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
@@ -34,11 +35,14 @@ from kernelbayes.points import Names, Points, count
 from kernelbayes.rules.conditional import Ridge, fill_weights, trust
 from kernelbayes.rules.support import mass_left, nearest_similarity, usual_support
 
+Floor = float | Literal["pairs"]
 # Where the regression of the constant 1 gives less than this, no pair is near: the message there is
 # the marginal expectation. Dividing by less would magnify the errors of a regression tenfold.
 LEAST_CONSTANT = 0.1
 # The same for categories, where the regression is a table: it is zero but for rounding.
 NO_PAIRS = 1e-12
+# Stands for zero in a table: products of two are still positive numbers.
+TINY = 1e-150
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,20 +103,22 @@ class Operator:
     shares: Floats  # (q',) of the source in the pairs
     least: float  # of the regression of 1, below which no pairs are near
     usual: float  # mass of a point mass in the sample
+    pseudo: float  # share of one more pair, which may be anywhere; 0 for tables, which are exact
 
     @classmethod
     def to(
-        cls, F: Floats, R: Floats, P: Floats, shares: Floats, least: float, usual: float
-    ) -> Operator:
+        cls, F: Floats, R: Floats, P: Floats, shares: Floats, least: float, usual: float,
+        pseudo: float,
+    ) -> Operator:  # fmt: skip
         """Operator to points with features F (q, r)."""
         constant = F @ R.sum(axis=1)
         unseen = np.flatnonzero(constant < least)
         constant[unseen] = 1.0
-        return cls(F / constant[:, None], unseen, R, P, R @ P.T, shares, least, usual)
+        return cls(F / constant[:, None], unseen, R, P, R @ P.T, shares, least, usual, pseudo)
 
     def at(self, F: Floats) -> Operator:
         """Operator to other points of the target, with features F (m, r)."""
-        return Operator.to(F, self.R, self.P, self.shares, self.least, self.usual)
+        return Operator.to(F, self.R, self.P, self.shares, self.least, self.usual, self.pseudo)
 
     def __call__(self, f: Floats) -> Floats:
         """E[f(source) | target] (m, q) for functions f (m, q')."""
@@ -126,6 +132,26 @@ class Operator:
         found: Floats = (features @ self.T.T) @ self.F.T
         found[:, self.unseen] = 1.0
         return found
+
+    def logs(self, m: Floats, marginal: Floats | float, floor: Floor) -> tuple[Floats, Bools]:
+        """Log of messages m (k, q), with a maximum of 0; and which of them (k,) said nothing.
+
+        A regression may give negative values, where a message is positive. With ``floor`` "pairs"
+        a message is kept above what one more pair could add: its ``marginal`` expectation (k,),
+        divided by the number of pairs. A number is a share of the maximum.
+        """
+        top = m.max(axis=1, keepdims=True)
+        empty = ~(top[:, 0] > 0.0)
+        if empty.any():
+            m[empty], top[empty] = 1.0, 1.0
+        m /= top
+        least: Floats | float = TINY
+        if self.pseudo and isinstance(floor, str):
+            least = np.maximum(np.reshape(self.pseudo * marginal, (-1, 1)) / top, TINY)
+        elif self.pseudo:
+            least = float(floor)
+        np.maximum(m, least, out=m)
+        return np.log(m, out=m), empty
 
     def outside(self, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
         """Evidence of points outside the sample, as far as they are trusted (m,).
@@ -185,7 +211,9 @@ class Relation:
         point = _regress(G, other, G.T, self.ridges[1 - side])  # (r', q')
         least = NO_PAIRS if self.domains[side].kernel.is_categorical else LEAST_CONSTANT
         usual = mass_left(G @ (point @ other), np.sum(G * point.T, axis=1) / self.n, other)
-        return Operator.to(F, R, point, other, least, min(usual, 1.0))
+        exact = all(domain.kernel.is_categorical for domain in self.domains)
+        pseudo = 0.0 if exact else 1.0 / self.n
+        return Operator.to(F, R, point, other, least, min(usual, 1.0), pseudo)
 
 
 def _regress(F: Floats, shares: Floats, B: Floats, ridge: float) -> Floats:
