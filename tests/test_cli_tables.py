@@ -333,6 +333,11 @@ def test_bad_tables(tmp_path, capsys):
     assert "column 'z', row 3: 'oops' is not a number" in failing(capsys, "posterior", path, *ask)
     for command in (("graph", path), ("drift", path, path), ("test", path, path)):
         assert "column 'z', row 3: 'oops' is not a number" in failing(capsys, *command)
+    for name in ("answer.xlsx", "answer", "nowhere/answer.csv"):  # before any work is done
+        words = failing(capsys, "posterior", path, *ask, "--out", tmp_path / name)
+        assert "argument --out" in words
+    assert ".json is needed" in failing(capsys, "test", path, path, "--out", tmp_path / "t.csv")
+    assert "each column once" in failing(capsys, "posterior", path, "--x", "a,a", "--z", "z")
     path.write_text("a;z\n1;2\n")
     assert "separated by commas" in failing(capsys, "graph", path)
     path.write_text("a,z\n1,2\n3\n")
@@ -360,8 +365,9 @@ def test_bad_use(pairs, tmp_path, capsys):
     assert "does not hold" in failing(capsys, "filter", "--model", model, "--new", new)
     (tmp_path / "p.py").write_text("prior = 1")
     assert "no simulator" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
-    (tmp_path / "p.py").write_text("1 / 0")
-    assert "does not run" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
+    for script in ("1 / 0", "import sys; sys.exit(3)"):
+        (tmp_path / "p.py").write_text(script)
+        assert "does not run" in failing(capsys, "infer", tmp_path / "p.py", "--observed", new)
     asked = ["infer", train, "--theta", "z", "--observed", new]
     assert "needs a simulator" in failing(capsys, *asked, "--rounds", "2")
     assert "whole number" in failing(capsys, *asked, "--rounds", "many")

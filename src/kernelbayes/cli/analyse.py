@@ -148,7 +148,7 @@ def _problem(path: Path) -> dict[str, Any]:
         found = runpy.run_path(str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
     missing = [name for name in ("simulator", "prior") if name not in found]
     if missing:
@@ -164,6 +164,7 @@ def add_test(commands: Any) -> None:
         "two-sample test of two tables, or independence test of columns of one",
         "kernelbayes test before.csv after.csv    "
         "kernelbayes test table.csv --x dose --y effect --given age",
+        kinds=(".json",),
     )
     add = command.add_argument
     add("tables", type=Path, nargs="+", metavar="TABLE", help="two tables, or one")

@@ -17,7 +17,9 @@ from kernelbayes.files import load, save
 from kernelbayes.report import report
 
 
-def add_command(commands: Any, name: str, text: str, example: str) -> Any:
+def add_command(
+    commands: Any, name: str, text: str, example: str, kinds: tuple[str, ...] = (".csv", ".parquet")
+) -> Any:
     """Add a command with a description, an example and the options that all have."""
     command = commands.add_parser(
         name,
@@ -28,7 +30,8 @@ def add_command(commands: Any, name: str, text: str, example: str) -> Any:
     )
     add = command.add_argument
     add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
-    add("--out", type=Path, metavar="FILE", help="where the result goes (default: printed)")
+    where = f"where the result goes, {' or '.join(kinds)} (default: printed)"
+    add("--out", type=errors.ending(*kinds), metavar="FILE", help=where)
     add("--report", type=errors.page, metavar="PAGE", help="write a page about it, .html")
     add("--quiet", action="store_true", help="no warnings and no progress on standard error")
     return command

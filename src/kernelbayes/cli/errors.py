@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -54,14 +55,26 @@ def names(text: str) -> list[str]:
     found = [name.strip() for name in text.split(",")]
     if not all(found):
         raise argparse.ArgumentTypeError(f"names separated by commas are needed, got {text!r}")
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"each column once, got {text!r}")
     return found
 
 
 def page(text: str) -> Path:
     """Read the name of a page."""
-    path = Path(text)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise argparse.ArgumentTypeError(f"a file that ends with .html is needed, got {text!r}")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
-    return path
+    return ending(".html", ".htm")(text)
+
+
+def ending(*kinds: str) -> Callable[[str], Path]:
+    """Return what reads the name of a file to write, which has one of these endings."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() not in kinds:
+            wanted = f"a file that ends with {' or '.join(kinds)} is needed"
+            raise argparse.ArgumentTypeError(f"{wanted}, got {text!r}")
+        if not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+        return path
+
+    return read
