@@ -6,8 +6,6 @@ double precision, BLAS threads and random numbers. Factorisations are in
 :mod:`kernelbayes.gram.lapack`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

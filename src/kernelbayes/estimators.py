@@ -11,8 +11,6 @@ r"""The scikit-learn face of Bayes' rule: :class:`KernelBayesRule`.
 True
 """
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self, get_args

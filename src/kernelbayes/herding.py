@@ -14,8 +14,6 @@ Functions take a :class:`~kernelbayes.gram.Gram` of the candidates and ``values`
 candidates; those for embeddings are in :mod:`kernelbayes.compression`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -7,8 +7,6 @@ much. The library's own kernels are tested with it on random points.
 >>> laws.check_kernel(Gaussian(1.0) + 2.0 * Gaussian(0.1), [0.0, 1.0, 1.0, 3.0])
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

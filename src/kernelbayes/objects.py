@@ -1,7 +1,5 @@
 """Array entries that are not numbers yet: objects, masked entries, dates."""
 
-from __future__ import annotations
-
 from datetime import date, time, timedelta
 from decimal import Decimal
 from numbers import Number

@@ -1,7 +1,5 @@
 """Tables: rows with a readable repr, and frames where pandas is installed."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Results go to standard output or to ``--out``, progress and warnings to standard
 ends with exit code 2 and one line on standard error that says what was wrong.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """``posterior``, ``infer``, ``test`` and ``drift``: answers from tables of independent rows."""
 
-from __future__ import annotations
-
 import argparse
 import runpy
 import sys

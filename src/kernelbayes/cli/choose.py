@@ -1,7 +1,5 @@
 """``tune``: kernels and ridges by cross-validation, with a table of what was tried."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the commands share: options, models from files, answers as columns."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

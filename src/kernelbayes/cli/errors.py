@@ -1,7 +1,5 @@
 """Errors the person at the keyboard can put right, and what reads their words."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``graph``: fill the holes of a table by belief propagation."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``filter --follow --serve``: a page on this machine that shows the belief as it moves."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

@@ -1,7 +1,5 @@
 """Sheets: tables in CSV and Parquet files, read and written by column name."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

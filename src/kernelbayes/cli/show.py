@@ -1,7 +1,5 @@
 """``demo`` and ``reproduce``: the library at work on data it makes, and on the papers' figures."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import shutil

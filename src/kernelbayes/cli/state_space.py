@@ -1,7 +1,5 @@
 """``filter``: beliefs about hidden states, from recordings; also line by line as they come."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import sys

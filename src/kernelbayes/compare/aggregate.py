@@ -25,8 +25,6 @@ Chen 2023, whose test combines it with one like the MMD). It is linear in the la
 beside the MMD, and has a tenth of the level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Both ask whether two variables, one of which may be the label of a sample, are s
 somewhere along z when what z explains is taken off both: see :mod:`kernelbayes.compare.residuals`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ which holds for columns that depend on each other: with no change at all, a colu
 probability at most alpha. The joint test also sees changes in how columns depend on each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ product with the second does not depend on how that is centred, and permutations
 without weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ engine makes the null distribution of either:
     Permutations as long as they take seconds, random features beyond.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

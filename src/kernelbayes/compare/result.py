@@ -1,7 +1,5 @@
 """What a test returns: the numbers, the size of the effect, and where the difference lies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

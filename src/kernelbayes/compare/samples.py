@@ -1,7 +1,5 @@
 """Weights and kernels of a test: checks, families of bandwidths, the choice by power."""
 
-from __future__ import annotations
-
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ and Jordan 2016),
 and the kernel Stein discrepancy is its mean over pairs of points of the sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

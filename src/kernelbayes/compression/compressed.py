@@ -1,7 +1,5 @@
 """Herding, compressing and thinning: functions on embeddings and samples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args

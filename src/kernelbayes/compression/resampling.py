@@ -1,7 +1,5 @@
 """Resampling: from uneven weights to equal ones."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@ Rooms a and f look the same from inside, turned by half a turn: one frame cannot
 only the way there can.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

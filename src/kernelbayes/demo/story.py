@@ -10,8 +10,6 @@ the scales to choose from were settled by hand while writing this, with an eye o
 seeds 0 to 5, 7, 100 and 101; other seeds were not looked at.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace

@@ -13,8 +13,6 @@ Weights may be negative and need not sum to one. There are two kinds of question
 A batch adds a leading axis to every answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

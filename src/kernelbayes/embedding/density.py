@@ -1,7 +1,5 @@
 """Density, mode and draws: the weighted sample smoothed by a kernel density estimate."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

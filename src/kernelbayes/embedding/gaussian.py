@@ -1,7 +1,5 @@
 """Embeddings known in closed form: Gaussian measures under the Gaussian kernel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

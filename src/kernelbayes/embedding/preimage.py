@@ -9,8 +9,6 @@ climbed by a quasi-Newton method with gradients by central differences, all memb
 once; kernels with kinks and kernels on structured spaces stop at the best of the points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -24,8 +24,6 @@ How well each is calibrated is measured in ``experiments/calibration``. Where we
 ``cdf(quantile(q))`` is not exactly q by default; give both the same ``valid`` if it must be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 

@@ -17,8 +17,6 @@ A large rho is easy: the method starts there and follows the solution, 10 to 50 
 array([[0.5, 0.5, 0. ]])
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernelbayes.arrays import BLOCK_ENTRIES, Bools, Floats, Ints, row_blocks, threads_for, warn

@@ -16,8 +16,6 @@ rest is not stored but computed when the file is read: Gram matrices, their fact
 True
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -4,8 +4,6 @@ Only classes of this library are made, without calling their constructors, and o
 such an object can have are set.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence

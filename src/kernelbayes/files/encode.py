@@ -4,8 +4,6 @@ A dataclass is its fields, another object its attributes; caches, and what can b
 rest, are left out. Objects that occur twice are written once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any

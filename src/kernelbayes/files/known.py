@@ -1,7 +1,5 @@
 """What files may hold beside plain values: classes of this library, distributions of SciPy."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import pkgutil

@@ -18,8 +18,6 @@ operator (the sum rule), **update** with Bayes' rule, the prediction being the p
 True
 """
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted

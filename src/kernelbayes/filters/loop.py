@@ -5,8 +5,6 @@ A loop prepares the observations (all kernel values at once, missing parts set a
 sequences run in lockstep, so that their predictions are one matrix product.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import replace

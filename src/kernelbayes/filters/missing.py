@@ -9,8 +9,6 @@ is left by that, holes count as the coordinate's regression on the state, which 
 coordinates are missing is never taken as information.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -23,8 +23,6 @@ its weights are uneven, are moved by the transition. The update is Bayes' rule a
 True
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Literal, Self, get_args

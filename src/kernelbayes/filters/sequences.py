@@ -1,7 +1,5 @@
 """Sequences: one or many, joined into one sample whose transitions never cross an end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Sums over many points on landmarks, made of kernel columns instead of features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

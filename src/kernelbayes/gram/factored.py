@@ -1,7 +1,5 @@
 """Gram matrices that are not held whole: known through a factor, or rows on demand."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property, partial

@@ -7,8 +7,6 @@ sum_i (k(x_i, x_i) - k_r(x_i, x_i)) / sum_i k(x_i, x_i), the share of the points
 the features miss (never negative, and zero at full rank).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -6,8 +6,6 @@ positive definite raises ``numpy.linalg.LinAlgError``; nothing is repaired here.
 the solve with a given Cholesky factor, are in :mod:`kernelbayes.gram.solvers`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The answer to a query: a belief for each node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

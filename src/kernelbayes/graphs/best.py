@@ -1,7 +1,5 @@
 """The jointly most probable values of a tree's nodes: max-product, over the points of each node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

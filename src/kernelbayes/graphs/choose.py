@@ -1,7 +1,5 @@
 """What is chosen on held-out data: bandwidths on pairs, iterations on cases that are solved."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

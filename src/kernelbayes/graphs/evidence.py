@@ -1,7 +1,5 @@
 """What is known of single nodes: values, distributions, likelihoods, noisy children."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

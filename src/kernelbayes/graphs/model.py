@@ -19,8 +19,6 @@ strings or rotations, and only pairs are needed, never a joint sample.
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 

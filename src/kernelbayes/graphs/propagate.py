@@ -8,8 +8,6 @@ maximum, except for categories, whose tables have no such errors.
 All edges of a relation in one direction are one batch: their updates are two matrix products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Data as users give them: one sample for each node, pairs for each edge."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

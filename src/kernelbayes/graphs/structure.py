@@ -1,7 +1,5 @@
 """Graphs as users give them: edges, templates, and which nodes share a sample."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ Each node holds its operands as they were given, so nesting in any depth means w
 features has finite features too: sums concatenate them, products multiply them pairwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce

@@ -6,8 +6,6 @@ around the circle or the matrices around the rotations, and projects back. It is
 to the average, and does not depend on the sum of the weights.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Your own kernel, from a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

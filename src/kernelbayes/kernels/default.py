@@ -24,8 +24,6 @@ each column of categories, strings or booleans a :class:`~kernelbayes.Delta` ker
 categories differ by as much as two typical values of a column of numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import reduce

@@ -10,8 +10,6 @@ kink at zero; then the differences are taken directly, so that no value is off b
 square root of the machine precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Settings of kernels as parameters of an estimator: ``kernel_x__bandwidth``."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Stationary kernels: functions of x - y, and the distributions of which they are transforms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels beyond vectors: categories, matrices, images and strings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """More kernels on vectors: of a distance, of the inner product, of histograms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

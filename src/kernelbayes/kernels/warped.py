@@ -1,7 +1,5 @@
 """Kernels of transformed coordinates: for heavy tails and for sizes that matter by their ratio."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 

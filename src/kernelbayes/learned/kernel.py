@@ -1,7 +1,5 @@
 """A trained network as a kernel: an immutable value like every other kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -18,8 +18,6 @@ with Nystrom features :math:`\phi(z) = L^{-1} k_Z(\eta, z)` and :math:`\psi_i = 
 All functions here take arrays of one kind, NumPy or torch, and can be differentiated.
 """
 
-from __future__ import annotations
-
 from array_api_compat import device
 
 from kernelbayes.arrays import Array, namespace

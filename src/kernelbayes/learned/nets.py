@@ -5,8 +5,6 @@ start by standardising what they see, with numbers in the buffers of their first
 ``dim`` features.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Literal

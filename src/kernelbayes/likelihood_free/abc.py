@@ -20,8 +20,6 @@ at the observation.
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -19,8 +19,6 @@ from x to draws (m, d).
 'calibrated: nothing to see in 200 simulations'
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack

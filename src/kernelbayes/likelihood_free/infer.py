@@ -1,7 +1,5 @@
 """A simulator, a prior and an observation in; a posterior out."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A test pair is a parameter drawn from the prior and data simulated there; the po
 data is then asked about the parameter.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict

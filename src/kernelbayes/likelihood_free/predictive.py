@@ -4,8 +4,6 @@
 :func:`misspecification` whether the simulator can make it at all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

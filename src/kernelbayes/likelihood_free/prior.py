@@ -17,8 +17,6 @@ Prior(rate in [0, inf), count in {0, ...})
 array([ True, False, False])
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -10,8 +10,6 @@ binomial, for every k. The test compares the least likely of these counts with t
 of simulated uniform ranks: exact up to that simulation (Saeilynoja, Buerkner and Vehtari 2022).
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from typing import Any

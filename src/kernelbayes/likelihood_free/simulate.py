@@ -13,8 +13,6 @@ starts with the shorter one.
 Simulations(1000 of 1000: theta (1000, 1), x (1000, 1))
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from numbers import Real

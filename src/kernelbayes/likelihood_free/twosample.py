@@ -5,8 +5,6 @@ simulator, and pairs whose theta was drawn from the posterior given x; then it l
 observation (Linhart et al. 2023).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Unpack
 

@@ -3,8 +3,6 @@
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any

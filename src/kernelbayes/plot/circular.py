@@ -1,7 +1,5 @@
 """Angles and seasons in pictures: lines that go on at the other end of the axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ parameters, two samples): columns of the same names are put in order, other name
 series is never refused for its name, which is a label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

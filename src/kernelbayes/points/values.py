@@ -5,8 +5,6 @@ mapping from names to aligned points (a joint variable). Numbers and options are
 checked once, with error messages of our own.
 """
 
-from __future__ import annotations
-
 import math
 import reprlib
 import sys

@@ -1,7 +1,5 @@
 """What a page says about a result: the question, what was chosen, the answer, the code."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Pictures of tests and of drift: null distributions, witnesses, effects of columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

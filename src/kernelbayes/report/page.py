@@ -1,7 +1,5 @@
 """One self-contained page about a result: no network, no dependency, light and dark, printable."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Pictures of results, on the canvas of :mod:`kernelbayes.report.canvas`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ The thresholds are those of docs/diagnostics.md; the verdicts on single answers 
 ``summary()`` gives (:func:`kernelbayes.embedding.export.trust`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The estimator of a conditional embedding: pairs in, embeddings of Z given x out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Self
 

@@ -15,8 +15,6 @@ What the sample does not say about an x outside of it, estimators fill in from a
 reasons are in :mod:`kernelbayes.rules.support`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

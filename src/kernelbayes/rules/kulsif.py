@@ -1,7 +1,5 @@
 """The first ridge of Bayes' rule: KuLSIF's leave-one-out score in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

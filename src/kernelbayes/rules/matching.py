@@ -1,7 +1,5 @@
 """Kernel mean matching: the density ratio as weights within a box (Huang et al. 2007)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernelbayes.arrays import Array, Floats, as_doubles, like, threads_for

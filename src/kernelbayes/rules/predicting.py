@@ -1,7 +1,5 @@
 """Predictions in the words of scikit-learn and skpro: intervals, quantiles, probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

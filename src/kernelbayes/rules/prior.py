@@ -1,7 +1,5 @@
 """Priors: what a rule takes as one, and its weights on the training sample."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

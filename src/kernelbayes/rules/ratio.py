@@ -29,8 +29,6 @@ Gaussian in closed form.
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """One variable of a rule: its training points under their kernel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

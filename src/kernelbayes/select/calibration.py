@@ -21,8 +21,6 @@ so on average over x (distributional conformal prediction: Chernozhukov, Wuethri
 (1, 2)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

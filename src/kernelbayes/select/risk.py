@@ -26,8 +26,6 @@ their average variance): a posterior should have mass one, and without this an u
 shrinks all weights to zero, since that predicts a prior mean of zero well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal

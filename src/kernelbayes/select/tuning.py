@@ -16,8 +16,6 @@ the means alone and for means and mass. In high dimension such differences are m
 choice that follows them loses more than it gains; with many pairs the standard error vanishes.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from copy import copy

@@ -13,8 +13,6 @@ Only the diagonal of M is used, so that the kernel stays a product over the colu
 observation with missing entries keeps its exact form.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernelbayes.arrays import Bools, Floats, as_vectors, to_numpy

@@ -14,8 +14,6 @@ standard errors on the blocks left out, and rivals of the next option have it to
    regression on what the update sees, so that what is chosen is no worse than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -37,8 +37,6 @@ median distance of the truth), ``"coverage"`` (how far the coverage of 90 % inte
 or a function ``(beliefs, Z) -> array (T,)`` of losses.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

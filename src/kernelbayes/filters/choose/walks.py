@@ -5,8 +5,6 @@ out pairs must be met in an order that the transition might make. A walk does th
 of a pair the transition leads somewhere, and the pair whose state is nearest to that comes next.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernelbayes.arrays import to_numpy

@@ -16,8 +16,6 @@ that both have the same spread. Beliefs stay weights over the training states, s
 is about z alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import reduce
 

@@ -13,8 +13,6 @@ E[z | x_t] says all that x_t says of the state, and the track is the Kalman filt
 a sensor that is not linear costs it nothing, and neither do many columns.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

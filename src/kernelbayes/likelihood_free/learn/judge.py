@@ -6,8 +6,6 @@ better),
 .. math:: -\sum_i w_i \|\theta_i - \theta\| + \tfrac12 \sum_{ij} w_i w_j \|\theta_i - \theta_j\|.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

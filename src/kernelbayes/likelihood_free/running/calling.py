@@ -6,8 +6,6 @@ simulator of one parameter may accept a batch by accident, and give all rows the
 parameter at a time: slower, never wrong.
 """
 
-from __future__ import annotations
-
 import inspect
 import traceback
 import warnings

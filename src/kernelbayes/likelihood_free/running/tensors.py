@@ -1,7 +1,5 @@
 """Simulators written in torch, called as those written in NumPy are."""
 
-from __future__ import annotations
-
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
