@@ -89,9 +89,7 @@ class Component:
     def within(self, low: Array, high: Array) -> Component:
         """Component with bounds stated by the user."""
         try:
-            ends = [
-                np.broadcast_to(np.asarray(e, float), (self.width,)).copy() for e in (low, high)
-            ]
+            ends = [np.full(self.width, np.asarray(end, float)) for end in (low, high)]
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"bounds must be (low, high), numbers or one per parameter ({self.width}), got "
@@ -121,10 +119,8 @@ def from_distribution(dist: PriorLike) -> Component:
             )
         dist = dist()
     new_style = not hasattr(dist, "rvs")
-    if new_style:
-        discrete = any(base.__name__ == "DiscreteDistribution" for base in type(dist).__mro__)
-    else:
-        discrete = hasattr(dist, "logpmf")
+    kinds = [base.__name__ for base in type(dist).__mro__]
+    discrete = "DiscreteDistribution" in kinds if new_style else hasattr(dist, "logpmf")
     log = dist.logpmf if discrete else dist.logpdf
     ppf = dist.icdf if new_style else dist.ppf
     shape = np.shape(ppf(0.5))

@@ -45,7 +45,7 @@ WINDOW_RIDGES = (1.0, 0.1)
 WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
-HOPELESS = 1.5
+WORTH_A_RACE = 1.5
 # Standard errors by which an option must be better: one rival that is no better is ahead by more
 # than two in 2.3 % of races, the best of six in at most one of seven (Bonferroni).
 SURE = 2.0
@@ -112,7 +112,7 @@ class Challenge:
         k = min(errors, key=errors.__getitem__)
         tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
         worth = {"regression": errors[k], "tracked": tracked}
-        worth = {name: error for name, error in worth.items() if error <= HOPELESS * best.score}
+        worth = {name: error for name, error in worth.items() if error <= WORTH_A_RACE * best.score}
         if not worth:
             return
         free = self._free("memory")

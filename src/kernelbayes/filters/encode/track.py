@@ -27,7 +27,7 @@ from kernelbayes.points import Points
 
 # Variance added to the noises, in that of the states: derivatives among the states leave none, and
 # covariances must keep an inverse. It is far below what any sensor tells.
-LEAST_NOISE = 1e-8
+ADDED_VARIANCE = 1e-8
 # Transitions for each coefficient of the next state: least squares then adds a tenth to the noise.
 TRANSITIONS = 10
 
@@ -107,7 +107,7 @@ class Track:
         for belief in beliefs[-2::-1]:
             m, V = self._split(belief)
             ahead, S = self._predicted(m, V)
-            S = S + LEAST_NOISE * np.eye(2 * q)
+            S = S + ADDED_VARIANCE * np.eye(2 * q)
             found.append(m + V @ to_next.T @ solve_positive(S, found[-1] - ahead))
         return found[::-1]
 
@@ -180,7 +180,7 @@ def _linear(Y: Floats, H: Floats, lengths: Sequence[int]) -> tuple[Floats, ...]:
     seen = np.flatnonzero(~np.isnan(Y).any(axis=1))
     sees, error = _fitted(H[seen], Y[seen])
     pairs = np.hstack([H[second], H[second - 1]])
-    cov = np.cov(pairs.T) + LEAST_NOISE * np.eye(2 * q)
+    cov = np.cov(pairs.T) + ADDED_VARIANCE * np.eye(2 * q)
     return moves, noise, sees, error, pairs.mean(axis=0), cov
 
 
@@ -189,4 +189,4 @@ def _fitted(U: Floats, Y: Floats) -> tuple[Floats, Floats]:
     inputs = np.column_stack([U, np.ones(len(U))])
     B = least_squares(inputs, Y)
     left = Y - inputs @ B
-    return B.T, left.T @ left / len(left) + LEAST_NOISE * np.eye(Y.shape[1])
+    return B.T, left.T @ left / len(left) + ADDED_VARIANCE * np.eye(Y.shape[1])
