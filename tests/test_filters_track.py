@@ -67,7 +67,7 @@ def test_means_are_those_of_the_joint_gaussian(back):
         R = np.kron(np.eye(T), track.error)[np.ix_(known, known)]
         gain = np.linalg.solve(c @ S @ c.T + R, c @ S)[:, t * q : (t + 1) * q].T
         expected = prior[t] + gain @ (y[known] - c @ prior.ravel() - offset[known])
-        # The backward pass adds ADDED_VARIANCE to covariances whose smallest entries are about 1e-2.
+        # The backward pass adds 1e-8 to covariances whose smallest entries are about 1e-2.
         np.testing.assert_allclose(found[t], expected, rtol=0, atol=1e-5 if back else 1e-9)
 
 
