@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kernelbayes import NumericalWarning
-from kernelbayes.likelihood_free.abc import epanechnikov, local_linear, reject_abc
-from kernelbayes.likelihood_free.learn.adjust import bounded, unbounded
+from kernelbayes.likelihood_free.abc import local_linear, reject_abc
+from kernelbayes.likelihood_free.learn.adjust import bounded, epanechnikov, unbounded
 
 
 def simulator(theta, rng):
@@ -113,10 +113,9 @@ def test_local_linear_takes_a_linear_trend_out():
 
 
 def test_epanechnikov_weights():
-    weights = epanechnikov(np.array([0.0, 1.0, 2.0]), 2.0)
-    np.testing.assert_allclose(weights, np.array([1.0, 0.75, 0.0]) / 1.75)
-    np.testing.assert_allclose(epanechnikov(np.full(4, 3.0), 3.0), 0.25)
-    np.testing.assert_allclose(epanechnikov(np.zeros(2), 0.0), 0.5)
+    distances, reach = np.array([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), np.array([[2.0], [3.0]])
+    np.testing.assert_allclose(epanechnikov(distances, reach), [[1.0, 0.75, 0.0], [1.0, 1.0, 1.0]])
+    np.testing.assert_allclose(epanechnikov(np.zeros((1, 2)), np.zeros((1, 1))), [[1.0, 1.0]])
 
 
 def test_units_of_x_do_not_matter():

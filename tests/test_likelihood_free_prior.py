@@ -296,3 +296,24 @@ def test_torch_distributions():
     assert prior.discrete.all()
     uniform = as_prior(cases[2][0])
     np.testing.assert_allclose(uniform.log_density([[1.0, 1.0], [4.0, 1.0]]), [-np.log(9), -np.inf])
+
+
+def test_the_joint_density_is_the_product_of_all_components():
+    """Components of one family are asked for at once: the same numbers, in any order."""
+    rng = np.random.default_rng(0)
+    histograms = [stats.rv_histogram(np.histogram(rng.gamma(a, size=200))) for a in (1.0, 5.0)]
+    parts = [
+        stats.norm(), stats.gamma(2.0), *histograms, stats.norm(1.0), stats.gamma(3.0, scale=2.0),
+        stats.norm(loc=2.0, scale=3.0), stats.poisson(2.0), stats.gamma(4.0), stats.poisson(3.0),
+        stats.norm(scale=2.0, loc=1.0), stats.norm(np.array([0.0, 1.0])),
+    ]  # fmt: skip
+    prior = as_prior(parts)
+    theta = prior.sample(20, 0)
+    logs = [
+        (part.logpmf if hasattr(part, "logpmf") else part.logpdf)(theta[:, j])
+        for j, part in enumerate(parts[:-1])
+    ]
+    logs.append(parts[-1].logpdf(theta[:, -2:]).sum(axis=1))
+    np.testing.assert_allclose(prior.log_density(theta), np.sum(logs, axis=0), rtol=1e-12)
+    again = pickle.loads(pickle.dumps(prior))
+    np.testing.assert_array_equal(again.log_density(theta), prior.log_density(theta))

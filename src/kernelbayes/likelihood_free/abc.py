@@ -27,7 +27,7 @@ import numpy as np
 from kernelbayes.arrays import Array, Floats, Ints, Rng, to_numpy, warn
 from kernelbayes.gram.lapack import least_squares
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.learn.adjust import bounded, unbounded
+from kernelbayes.likelihood_free.learn.adjust import bounded, epanechnikov, unbounded
 from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
@@ -130,7 +130,8 @@ def reject_abc(
     weights = np.full(len(kept), 1.0 / len(kept))
     adjusted = adjust and _enough(len(kept), columns)
     if adjusted:
-        weights = epanechnikov(distances[kept], reach)
+        weights = epanechnikov(distances[None, kept], np.full((1, 1), reach))[0]
+        weights /= weights.sum()
         theta = _adjusted(theta, scaled[kept], weights, read)
     diagnostics = {
         "method": "rejection",
@@ -141,19 +142,6 @@ def reject_abc(
         "adjusted": adjusted,
     }
     return make_posterior(theta, weights, read, diagnostics, runs.names)
-
-
-def epanechnikov(distances: Floats, reach: float) -> Floats:
-    """Weights proportional to 1 - (distance / reach)^2, summing to one.
-
-    Where all distances equal the reach, equal weights.
-    """
-    ratio = distances / reach if reach > 0 else np.zeros_like(distances)
-    weights = np.maximum(0.0, 1.0 - ratio**2)
-    total = weights.sum()
-    if total <= 0:
-        return np.full(len(distances), 1.0 / len(distances))
-    return np.asarray(weights / total)
 
 
 def local_linear(values: Floats, offsets: Floats, weights: Floats) -> Floats:

@@ -150,10 +150,7 @@ def from_distribution(dist: PriorLike) -> Component:
 
 @lru_cache(maxsize=16)  # priors in use
 def joint_density(parts: tuple[Component, ...]) -> LogDensity:
-    """Log density of independent components, those of one of SciPy's families in one call.
-
-    A call of SciPy's costs more than its arithmetic: ten normal parameters are asked for at once.
-    """
+    """Log density of independent components, all of one of SciPy's families in one costly call."""
     groups: dict[Any, list[int]] = {}
     for j, part in enumerate(parts):
         dist: Any = part.made[1] if part.made and part.width == 1 else None
@@ -161,15 +158,17 @@ def joint_density(parts: tuple[Component, ...]) -> LogDensity:
         known = type(getattr(stats, getattr(family, "name", ""), None))  # not a user's of that name
         key = (known, len(dist.args), *sorted(dist.kwds)) if family and type(family) is known else j
         groups.setdefault(key, []).append(j)
-    edges = np.cumsum([0, *(part.width for part in parts)])
+    columns_of = np.split(
+        np.arange(sum(p.width for p in parts)), np.cumsum([p.width for p in parts])
+    )
     logs: list[tuple[Ints, Any]] = []
     for group in groups.values():
-        part, columns = parts[group[0]], np.arange(edges[group[0]], edges[group[0] + 1])
+        part, columns = parts[group[0]], np.concatenate([columns_of[j] for j in group])
         if len(group) > 1:
             dists: list[Any] = [parts[j].made[1] for j in group]  # type: ignore[index]
             args = [np.ravel(a) for a in zip(*(d.args for d in dists), strict=True)]
             words = {name: np.ravel([d.kwds[name] for d in dists]) for name in dists[0].kwds}
-            part, columns = from_distribution(dists[0].dist(*args, **words)), edges[group]
+            part = from_distribution(dists[0].dist(*args, **words))
         logs.append((columns, part.log_density))
     return lambda theta: np.asarray(sum(log(theta[:, columns]) for columns, log in logs))
 

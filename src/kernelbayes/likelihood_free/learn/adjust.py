@@ -134,7 +134,7 @@ class Inverse:
         k = np.sum(np.cumsum(self.weights[order], axis=1) < recipe.share, axis=1)
         k = np.clip(k, min(FEWEST_NEAR, len(there) - 1), len(there) - 1)
         reach = distances[np.arange(len(k)), order[np.arange(len(k)), k]]
-        W = _close(distances, reach[:, None]) * self.weights
+        W = epanechnikov(distances, reach[:, None]) * self.weights
         sums = W.sum(axis=1, keepdims=True)
         return np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), self.weights)
 
@@ -186,8 +186,8 @@ class Inverse:
         return np.where(self.discrete, self.P[rows], centre + scale * residuals[rows])
 
 
-def _close(distances: Floats, reach: Floats) -> Floats:
-    """Epanechnikov weights; equal ones where all within reach lie at the same distance."""
+def epanechnikov(distances: Floats, reach: Floats) -> Floats:
+    """Weights 1 - (distance / reach)^2 (m, n) within reach (m, 1); equal ones if all are tied."""
     W = np.maximum(0.0, 1.0 - (distances / np.where(reach > 0, reach, 1.0)) ** 2)
     tied = (reach <= 0) | (W.sum(axis=1, keepdims=True) <= 0)
     return np.where(tied, distances <= reach, W)

@@ -44,7 +44,7 @@ LOOKS = ((4, None), (12, 30), (40, 10), (150, 3))
 TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15), 100
 # It meets the learned likelihoods, which are slower, on the last of these, in stages too. After the
 # first a likelihood that is behind by this many standard errors stops.
-LIKELIHOOD_LOOKS, HOPELESS = (15, 40), 2.0
+LIKELIHOOD_LOOKS, FAR_BEHIND = (15, 40), 2.0
 
 
 def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
@@ -205,7 +205,7 @@ class _Contest:
         leader = _last(table[0], len(rows)) if table else None
         trials = race(
             models, lambda v, look: self._likely(v, rows[:look]), LIKELIHOOD_LOOKS,
-            leader=leader, give_up=HOPELESS,
+            leader=leader, give_up=FAR_BEHIND,
         )  # fmt: skip
         return [table[0] if t is leader else t for t in trials] + table[1:]
 

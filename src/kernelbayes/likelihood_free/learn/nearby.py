@@ -32,7 +32,7 @@ from kernelbayes.likelihood_free.learn.adjust import (
 PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
-LEAST_NOISE = 0.01
+LEAST_LOCAL_NOISE = 0.01
 
 
 def near_count(n: int, d: int) -> int:
@@ -61,7 +61,7 @@ class Nearby:
         C = (residuals * w[:, None]).T @ residuals
         variances = C.diagonal().copy()
         C *= max(0.0, 1.0 - len(C) * float(w @ w))  # towards its diagonal, by columns per pair
-        C[np.diag_indices(len(C))] = variances + LEAST_NOISE**2
+        C[np.diag_indices(len(C))] = variances + LEAST_LOCAL_NOISE**2
         free = max(1.0 / float(w @ w) - len(beta), 1.0)
         return Quadratic(frame, reach, beta, cholesky(C), free)
 
