@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from kernelbayes import ConditionalEmbedding, Gaussian, KernelBayesRule, tune
 from kernelbayes.select.calibration import calibrate
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "statespace"))
+
+from report import check  # noqa: E402
+
 N, TESTS = 1000, 200
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 PROBLEMS = ("gaussian", "bimodal", "skewed")
@@ -128,17 +133,16 @@ def check_all(table):
     results = []
     for label in labels:
         value = worst["default", label]
-        results.append(value <= BAR)
-        print(f"{'PASS' if value <= BAR else 'FAIL'}  {label}: {value:.1f} points, bar {BAR:.0f}")
+        results.append(check(f"{label}: {value:.1f} points, bar {BAR:.0f}", value <= BAR))
     total = {o: np.mean([worst[o, label] for label in labels]) for o in OPTIONS}
     # Raw answers are no distribution, and recalibration needs the model: neither can be a default.
     choices = ("rearranged", "clipped", "projected", "smoothed")
     closest = min(choices, key=lambda o: total[o])
-    results.append(total["default"] <= total[closest] + NOISE)
-    print(
-        f"{'PASS' if results[-1] else 'FAIL'}  largest error averaged over models: default "
-        f"{total['default']:.2f}, closest option {closest} {total[closest]:.2f} (noise {NOISE})"
+    text = (
+        f"largest error averaged over models: default {total['default']:.2f}, "
+        f"closest option {closest} {total[closest]:.2f} (noise {NOISE})"
     )
+    results.append(check(text, total["default"] <= total[closest] + NOISE))
     return all(results)
 
 

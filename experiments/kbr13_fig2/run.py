@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "statespace"), str(HERE.parent / "posteriors")]
 
 from gaussian import problem  # noqa: E402
-from report import compute, draw, judge, options, print_table, summary, write  # noqa: E402
+from report import compute, finish, judge, options, print_table, summary  # noqa: E402
 
 from kernelbayes import Gaussian, KernelBayesRule, NumericalWarning, tune  # noqa: E402
 
@@ -136,10 +136,7 @@ def main():
     print_table(table, digits=3)
     print()
     passed = check_all(table, given.full)
-    stem = "full" if given.full else "quick"
-    write(rows, HERE / f"{stem}.csv")
-    draw(table, HERE / f"{stem}.png", "squared error", "dimension", log=True)
-    return 0 if passed else 1
+    return finish(given, rows, HERE, passed, "squared error", xlabel="dimension", log=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -40,6 +41,10 @@ from kernelbayes import reject_abc
 from kernelbayes.select.search import progress_bar
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "statespace"))
+
+from report import check  # noqa: E402
+
 # Two readings of the paper's tolerance 0.001: on the relative trace error, as pivoted_cholesky
 # has it, or on the trace. The first, cheaper one is judged; both are in the table.
 JUDGED, OTHER = "relative 1e-3", "trace 1e-3"
@@ -88,12 +93,6 @@ def print_table(table):
         print(f"{d:2d} {method:38s}{n:8d}  {setting:14s}{cell['error']:9.4f} "
               f"({cell['spread']:.4f}) {cell['seconds']:9.4f}"
               f"{', '.join(r for r in cell['ranks'] if r):>12s}")  # fmt: skip
-
-
-def check(label, passed):
-    """Print one line and return whether it passed."""
-    print(f"{'PASS' if passed else 'FAIL'}  {label}")
-    return bool(passed)
 
 
 def at_cost(points, seconds):

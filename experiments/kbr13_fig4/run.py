@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
 from plane import LIMIT, one_run  # noqa: E402
-from report import check, compute, draw, options, print_table, summary, write  # noqa: E402
+from report import check, compute, finish, options, print_table, summary  # noqa: E402
 
 
 def check_all(table):
@@ -57,10 +57,7 @@ def main():
     print_table(table, LIMIT)
     print()
     passed = check_all(table)
-    stem = "full" if given.full else "quick"
-    write(rows, HERE / f"{stem}.csv")
-    draw(table, HERE / f"{stem}.png", "squared error")
-    return 0 if passed else 1
+    return finish(given, rows, HERE, passed, "squared error")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,10 @@ from threadpoolctl import threadpool_limits
 from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd2, resample
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "statespace"))
+
+from report import check  # noqa: E402
+
 KERNEL = Gaussian(0.1)
 P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
 Q = GaussianEmbedding([0.0], [[0.02]], KERNEL)
@@ -65,12 +70,6 @@ def one_run(half_width, ridge, rng):
 def slope(x, y):
     """Slope of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def check(label, passed):
-    """Print one line and return whether it passed."""
-    print(f"{'PASS' if passed else 'FAIL'}  {label}")
-    return bool(passed)
 
 
 def demonstrate(runs):

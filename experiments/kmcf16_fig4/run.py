@@ -29,7 +29,7 @@ from baselines import (  # noqa: E402
     tuned_regression,
 )
 from models import KANAGAWA, kanagawa  # noqa: E402
-from report import check, compute, draw, options, print_table, summary, write  # noqa: E402
+from report import check, compute, finish, options, print_table, summary  # noqa: E402
 
 from kernelbayes import KernelBayesFilter, KernelMonteCarloFilter, tune  # noqa: E402
 
@@ -109,11 +109,9 @@ def main():
         print_table({key: v for key, v in table.items() if key[1] == name}, LIMIT, digits=3)
         print()
     passed = check_all(table)
-    stem = "full" if given.full else "quick"
-    if not given.only_kmcf:
-        write(rows, HERE / f"{stem}.csv")
-        draw(table, HERE / f"{stem}.png", "root mean squared error")
-    return 0 if passed else 1
+    if given.only_kmcf:
+        return 0 if passed else 1
+    return finish(given, rows, HERE, passed, "root mean squared error")
 
 
 if __name__ == "__main__":

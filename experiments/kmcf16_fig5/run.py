@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,10 @@ from threadpoolctl import threadpool_limits
 from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "statespace"))
+
+from report import check  # noqa: E402
+
 KERNEL = Gaussian(0.1)
 P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
 RIDGE = 0.1
@@ -57,12 +62,6 @@ def one_run(n, run, truth):
 def slope(sizes, values):
     """Power of n: slope of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
-
-
-def check(label, passed):
-    """Print one line and return whether it passed."""
-    print(f"{'PASS' if passed else 'FAIL'}  {label}")
-    return bool(passed)
 
 
 def judge(rows, sizes, truth):

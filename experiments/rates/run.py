@@ -25,7 +25,7 @@ from estimators import errors
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
-from report import check, compute, draw, options, summary, write  # noqa: E402
+from report import check, compute, finish, options, summary  # noqa: E402
 
 from kernelbayes import NumericalWarning  # noqa: E402
 
@@ -96,10 +96,7 @@ def main():
                 lines.append((text, last < theirs))
     print()
     passed = sum(check(*line) for line in lines) == len(lines)
-    stem = "full" if given.full else "quick"
-    write(rows, HERE / f"{stem}.csv")
-    draw(table, HERE / f"{stem}.png", "error", log=True)
-    return 0 if passed else 1
+    return finish(given, rows, HERE, passed, "error", log=True)
 
 
 if __name__ == "__main__":
