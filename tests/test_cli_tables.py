@@ -196,17 +196,24 @@ def test_reproduce_lists_and_runs_experiments(capfd, tmp_path, monkeypatch):
     folder = tmp_path / "experiments" / "fig1"
     folder.mkdir(parents=True)
     script = (
-        '"""Figure 1: what it shows.\n\nMore."""\nimport sys\nprint(sys.argv[1:])\nsys.exit(3)\n'
+        '"""Figure 1: what it shows.\n\nMore.\n\nTime: quick 5 s, full 2 h."""\n'
+        "import sys\nfrom pathlib import Path\n"
+        'Path(__file__).with_name("quick.csv").write_text("1")\nprint(sys.argv[1:])\nsys.exit(3)\n'
     )
     (folder / "run.py").write_text(script)
+    (folder / "full.csv").write_text("committed")
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce"]) == 0
-    assert capfd.readouterr().out.split(maxsplit=1) == ["fig1", "Figure 1: what it shows.\n"]
+    listed = capfd.readouterr().out.splitlines()[1]
+    assert listed.split(maxsplit=5) == ["fig1", "5", "s", "2", "h", "Figure 1: what it shows."]
     assert main(["reproduce", "fig1", "--runs", "2"]) == 3  # its own exit code
     assert capfd.readouterr().out == "['--runs', '2']\n"
-    assert main(["reproduce", "fig1", "--full", "--out", "copy"]) == 3
-    assert capfd.readouterr().out == "['--full']\n"
-    assert (tmp_path / "copy" / "fig1" / "run.py").read_text() == script
+    assert {p.name for p in folder.iterdir()} == {"run.py", "quick.csv", "full.csv"}
+    assert main(["reproduce", "fig1", "--quick", "--out", "copy"]) == 3
+    assert capfd.readouterr().out == "['--quick']\n"
+    copy = tmp_path / "copy" / "fig1"
+    assert (copy / "run.py").read_text() == script
+    assert {p.name for p in copy.iterdir()} == {"run.py", "results.csv"}
     assert main(["reproduce", "fig2"]) == 2
     assert "no experiment fig2; there are fig1" in capfd.readouterr().err
 

@@ -177,6 +177,7 @@ def main():
     """Run, print, check and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--full", action="store_true", help="25 data sets of each problem")
+    parser.add_argument("--quick", action="store_true", help="4 data sets (the default)")
     parser.add_argument("--runs", type=int, help="data sets of each problem")
     parser.add_argument("--seed", type=int, default=0, help="first seed; 0 writes files")
     options = parser.parse_args()

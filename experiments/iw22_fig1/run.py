@@ -2,7 +2,7 @@
 
 Pairs (x, z) are Gaussian in d + d dimensions; the prior of z is half as wide as the training
 marginal. Error: squared distance to the true posterior mean, summed over dimensions and averaged
-over 1000 conditioning points. Quick: d = 8 and 32, five runs. Full: all dimensions, 30 runs.
+over 1000 conditioning points. Quick: d = 8 and 32, three runs. Full: all dimensions, 30 runs.
 
     python experiments/iw22_fig1/run.py [--full] [--runs N] [--first SEED] [--jobs 2] [--only TEXT]
 """
@@ -17,20 +17,16 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "statespace"), str(HERE.parent / "posteriors")]
+sys.path[:0] = [str(HERE.parent / part) for part in ("", "statespace", "posteriors")]
 
 from gaussian import problem  # noqa: E402
-from report import compare, compute, draw, judge, options, print_table, summary, write  # noqa: E402
+from report import compare, compute, finish, judge, options, print_table, summary  # noqa: E402
+from reproduction import published  # noqa: E402
 
 from kernelbayes import Gaussian, KernelBayesRule, NumericalWarning, tune  # noqa: E402
 
 DIMENSIONS, QUICK = (8, 16, 24, 32, 40, 48, 64), (8, 32)
 CONSTANT, TUNED = "constant (prior mean)", "importance, tuned"
-# Read off the published figure.
-PUBLISHED = {
-    "original, paper": (1.92, 4.70, 8.55, 13.64, 18.01, 22.29, 27.89),
-    "importance, paper": (0.31, 0.74, 1.22, 1.62, 2.21, 2.73, 3.63),
-}
 BARS = {8: 0.26, 32: 1.55, 64: 3.40}
 
 
@@ -81,9 +77,9 @@ def check_all(table, dimensions, runs, full):
             results.append(judge(text, mean, BARS[d], spread, full))
         text = f"{label}, below the constant {constant:.3f}"
         results.append(judge(text, mean, constant, spread, full))
-        for name, values in PUBLISHED.items():
-            value, error, _ = table[name, "Gaussian", d]
-            compare(f"d = {d:2d}  {name}", value, error, values[DIMENSIONS.index(d)], runs)
+    for key, value in published(HERE.name).items():
+        if key in table:
+            compare(f"d = {key[2]:2d}  {key[0]}", *table[key][:2], value, runs)
     return all(results)
 
 
@@ -93,7 +89,7 @@ def main():
     parser.add_argument("--only", default="", help="rows with this in their name; print only")
     given = parser.parse_args()
     dimensions = DIMENSIONS if given.full else QUICK
-    runs = given.runs or (30 if given.full else 5)
+    runs = given.runs or (30 if given.full else 3)
     seeds = range(given.first, given.first + runs)
     tasks = [(d, run, given.only) for run in seeds for d in dimensions]
     start = time.perf_counter()
@@ -105,15 +101,8 @@ def main():
         return 0
     print()
     passed = check_all(table, dimensions, runs, given.full)
-    stem = "full" if given.full else "quick"
-    write(rows, HERE / f"{stem}.csv")
-    read = {
-        (name, "Gaussian", d): value
-        for name, values in PUBLISHED.items()
-        for d, value in zip(DIMENSIONS, values, strict=True)
-    }
-    draw(table, HERE / f"{stem}.png", "squared error", "dimension", read, log=True)
-    return 0 if passed else 1
+    drawing = {"xlabel": "dimension", "published": published(HERE.name), "log": True}
+    return finish(given, rows, HERE, passed, "squared error", **drawing)
 
 
 if __name__ == "__main__":

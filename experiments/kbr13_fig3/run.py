@@ -4,13 +4,13 @@ The model of section 5.1: (z, x) Gaussian in d + d dimensions with covariance A^
 prior of z half as wide as the marginal. Simulations come from the prior, as in section 4.4. Error:
 squared distance to the true posterior mean, summed over dimensions, averaged over 10 observations
 and 10 runs with random A. Time: CPU seconds of simulation, learning and all 10 answers, one thread.
+Quick: n up to 600, one run. Full: n up to 6000, 10 runs.
 
-    python experiments/kbr13_fig3/run.py [--full] [--predictive]
+    python experiments/kbr13_fig3/run.py [--full] [--runs N] [--first SEED] [--predictive]
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from itertools import product
@@ -43,7 +43,7 @@ from kernelbayes.select.search import progress_bar
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
-from report import check  # noqa: E402
+from report import check, options  # noqa: E402
 
 # Two readings of the paper's tolerance 0.001: on the relative trace error, as pivoted_cholesky
 # has it, or on the trace. The first, cheaper one is judged; both are in the table.
@@ -195,35 +195,32 @@ def draw(table, dimensions, path):
 
 def main():
     """Run, print, check and write."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--full", action="store_true", help="n up to 6000, 10 runs")
-    parser.add_argument("--quick", action="store_true", help="n up to 600, 3 runs (the default)")
+    parser = options(__doc__)
     parser.add_argument("--predictive", action="store_true",
                         help="observations from the prior predictive; print only")  # fmt: skip
-    parser.add_argument("--first", type=int, default=0, help="first seed; 1000 for development")
-    options = parser.parse_args()
+    given = parser.parse_args()
     few = (200, 600, 2000, 6000, 20_000, 60_000)
-    if options.full:
+    if given.full:
         sizes = {"kernel": few[:4], "auto": few[:2], "abc": (*few, 200_000, 600_000, 2_000_000)}
     else:
         sizes = {"kernel": few[:2], "auto": few[:1], "abc": few}
-    runs = range(options.first, options.first + (10 if options.full else 3))
+    runs = range(given.first, given.first + (given.runs or (10 if given.full else 1)))
     with threadpool_limits(1):
         one_run(2, 0, {"kernel": (50,), "auto": (50,), "abc": (50,)}, False)  # warm up
         rows = []
         with progress_bar(2 * len(runs), "runs", None) as bar:
             for d, run in product((2, 6), runs):
-                rows += one_run(d, run, sizes, options.predictive)
+                rows += one_run(d, run, sizes, given.predictive)
                 bar.update(1)
-        stem = "full" if options.full else "quick"
-        if not options.predictive:
+        stem = "full" if given.full else "quick"
+        if not given.predictive:
             write(rows, HERE / f"{stem}.csv")
         table = summary(rows)
         print_table(table)
         print()
-        passed = check_baseline(6000, options.predictive)
+        passed = check_baseline(6000, given.predictive)
     passed = judge(table, (2, 6)) and passed
-    if not options.predictive:
+    if not given.predictive:
         draw(table, (2, 6), HERE / f"{stem}.png")
     return 0 if passed else 1
 

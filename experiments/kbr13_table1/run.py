@@ -5,7 +5,7 @@ rotation matrix in the second half. Error: squared Frobenius distance to the tru
 over the frames. Noise of the pixels: variance 1e-4 and 1e-3. Quick: 300 frames each, one run. Full:
 1800 frames each, 10 runs.
 
-    python experiments/kbr13_table1/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
+    python experiments/kbr13_table1/run.py [--full] [--runs N] [--first SEED] [--jobs 2] [--only SO]
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from sklearn.decomposition import PCA
 from kernelbayes import ConditionalEmbedding, Gaussian, KernelBayesFilter, Rotation, Trace
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "statespace"))
+sys.path[:0] = [str(HERE.parent / part) for part in ("", "statespace")]
 
 from baselines import fitted_kalman, halves, squared, tuned_neighbours, tuned_regression  # noqa: E402
-from report import check, compare, compute, draw, options, print_table, summary, write  # noqa: E402
+from report import check, compare, compute, finish, options, print_table, summary  # noqa: E402
+from reproduction import published  # noqa: E402
 from room import simulate  # noqa: E402
 
 VARIANCES = (1e-4, 1e-3)
@@ -33,9 +34,6 @@ GAUSS, TRACE = "KBR as published, R^9", "KBR as published, trace kernel"
 KALMAN, TURNS = "Kalman filter, R^9", "Kalman filter, quaternions"
 REGRESSION, STATIC = "kernel regression, tuned, R^9", "conditional embedding, SO(3)"
 OURS_9, OURS = "our filter, R^9", "our filter, SO(3)"
-# Both papers, for the two variances; standard errors of ten runs are .003 to .083.
-PUBLISHED = {GAUSS: (0.210, 0.222), TRACE: (0.146, 0.210)}
-PUBLISHED |= {KALMAN: (1.980, 1.935), TURNS: (0.557, 0.541)}
 # The filter of the papers: one observation, a state without velocity, the equations as they are.
 PAPER = {"method": "original", "literal": True, "lags": 1, "order": 1, "features": "raw"}
 RANK = 200  # of the papers' filter: a step with all 1800 pairs takes a second
@@ -53,7 +51,7 @@ def quaternion_kalman(x, Z, new):
     return Quaternion.from_quat(fitted_kalman([x], [q], [new])[0]).as_matrix()
 
 
-def one_run(variance, size, run):
+def one_run(variance, size, run, only=""):
     """Rows of all methods on one film; the seed is the run."""
     film = simulate(2 * size, variance, np.random.default_rng(run))
     X, new, Z, truth = film.X[:size], film.X[size:], film.Z[:size], film.Z[size:]
@@ -82,6 +80,8 @@ def one_run(variance, size, run):
     }
     rows = []
     for name, estimate in methods.items():
+        if only not in name:
+            continue
         begun = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # views unlike any in the first half
@@ -94,13 +94,13 @@ def one_run(variance, size, run):
 
 def check_all(table, size, runs):
     """Print our bars and the published values; return whether the bars hold."""
-    results = []
-    for i, variance in enumerate(VARIANCES):
+    results, known = [], published(HERE.name)
+    for variance in VARIANCES:
         problem = f"variance {variance:g}"
-        for name, values in PUBLISHED.items():
-            mean, error, _ = table[name, problem, size]
-            compare(f"{problem}, {name}", mean, error, values[i], runs, published_runs=10)
-        ours, best = table[OURS, problem, size][0], PUBLISHED[TRACE][i]
+        for key, value in known.items():
+            if key[1:] == (problem, size):
+                compare(f"{problem}, {key[0]}", *table[key][:2], value, runs, published_runs=10)
+        ours, best = table[OURS, problem, size][0], known[TRACE, problem, size]
         results.append(
             check(f"{problem}: {OURS} {ours:.3f}; at most {best:.3f} (published)", ours <= best)
         )
@@ -112,24 +112,26 @@ def check_all(table, size, runs):
 
 def main():
     """Run, print, check and write."""
-    given = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--only", default="", help="methods with this in their name; print only")
+    given = parser.parse_args()
     runs, size = (given.runs or 10, 1800) if given.full else (given.runs or 1, 300)
     seeds = range(given.first, given.first + runs)
-    tasks = [(variance, size, run) for run in seeds for variance in VARIANCES]
+    tasks = [(variance, size, run, given.only) for run in seeds for variance in VARIANCES]
     start = time.perf_counter()
     rows = compute(one_run, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
     table = summary(rows)
     print(f"\nmean (standard error) of {runs} runs; {time.perf_counter() - start:.0f} s\n")
     print_table(table, digits=3)
+    if given.only:
+        return 0
     print()
     passed = True
     if given.full:
         passed = check_all(table, size, runs)
-        write(rows, HERE / "full.csv")
-        draw(table, HERE / "full.png", "squared error")
     else:
         print("      300 frames: the published values are for 1800 (--full)")
-    return 0 if passed else 1
+    return finish(given, rows, HERE, passed, "squared error", published=published(HERE.name))
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@ estimate of m_P on n = 100 uniform points of [-A, A] has the weights of a ridge 
 by their sum: a small ridge gives a small error and a large sum of squared weights. The estimate of
 m_Q comes from sampling the transition at each point, after no resampling (woRes), resampling by
 herding (Res-KH) or multinomial resampling of truncated weights (Res-Trunc). Ours in addition:
-herding improved by exchanges (Res-Ex). Error: squared RKHS distance.
+herding improved by exchanges (Res-Ex). Error: squared RKHS distance. Quick: 5 runs. Full: 20 runs.
 
-    python experiments/kmcf16_fig3_3/run.py [--full]
+    python experiments/kmcf16_fig3_3/run.py [--full] [--runs N]
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from pathlib import Path
@@ -25,7 +24,7 @@ from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd2, resample
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
-from report import check  # noqa: E402
+from report import check, options  # noqa: E402
 
 KERNEL = Gaussian(0.1)
 P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
@@ -162,11 +161,8 @@ def draw(means, path):
 
 def main():
     """Run, print, check and write."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--full", action="store_true", help="20 runs, as in the thesis")
-    parser.add_argument("--quick", action="store_true", help="5 runs (the default)")
-    full = parser.parse_args().full
-    runs, stem = (20, "full") if full else (5, "quick")
+    given = options(__doc__).parse_args()
+    runs, stem = (given.runs or 20, "full") if given.full else (given.runs or 5, "quick")
     with threadpool_limits(1):
         passed = demonstrate(runs)
         rows = sweep(runs)

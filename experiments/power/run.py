@@ -226,6 +226,7 @@ def main():
     """Run, print, check and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--full", action="store_true", help="200 data sets, hyppo on 50 of them")
+    parser.add_argument("--quick", action="store_true", help="10 data sets (the default)")
     parser.add_argument("--runs", type=int, help="data sets per problem")
     parser.add_argument("--hyppo", type=int, help="data sets per problem that hyppo sees")
     parser.add_argument("--read", action="store_true", help="no run: print and check full.csv")

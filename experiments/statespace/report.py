@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+from scipy.stats import wilcoxon
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
@@ -120,6 +121,25 @@ def compare(label, mean, error, published, runs, published_runs=30):
     told = "within" if away <= 2.0 else "outside"
     text = f"{label}: {mean:.3f} ({error:.3f}), published {published:.3f}"
     print(f"      {text}: {told} the combined error ({away:.1f} standard errors)")
+
+
+def paired(rows, one, other):
+    """Print for each setting whether one method is better than another on the same runs.
+
+    With the p-value of Wilcoxon's signed rank test (as in IW22), which needs at least six runs.
+    """
+    for problem, size in dict.fromkeys((p, s) for p, s, _, m, _ in rows if m == one):
+        errors = [
+            {run: e for p, s, run, m, e in rows if (p, s, m) == (problem, size, name)}
+            for name in (one, other)
+        ]
+        runs = sorted(errors[0].keys() & errors[1].keys())
+        first, second = (np.array([found[run] for run in runs]) for found in errors)
+        if len(runs) > 0:
+            p = f"{wilcoxon(first, second).pvalue:.2g}" if len(runs) > 5 else "- (too few runs)"
+            gain = 1.0 - np.mean(first) / np.mean(second)
+            print(f"      {problem}, {size}: {one} {np.mean(first):.4f}, {other} "
+                  f"{np.mean(second):.4f}: {gain:+.1%} better, Wilcoxon p = {p}")  # fmt: skip
 
 
 def finish(given, rows, folder, passed, ylabel, **drawing):

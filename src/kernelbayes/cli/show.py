@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -50,10 +51,12 @@ def add_reproduce(commands: Any) -> None:
     command = commands.add_parser(
         "reproduce",
         help="the experiments: a list, or one of them",
-        description="Without a name, list the experiments and what they show. With one, run it; "
-        "options after the name are its own (--full, --runs N, --jobs N; see --help after it). "
-        "With --out DIR the scripts are copied there, and results are written beside them; "
-        f"without it, an installed package copies them to {COPY}, and a checkout runs its own.",
+        description="Without a name, list the experiments: CPU time of the quick and of the full "
+        "run, and what they show. With one, run it; options after the name are its own (--quick, "
+        "--full, --runs N, --jobs N; see --help after it). A full run that was broken off goes "
+        "on where it was. With --out DIR the scripts are copied there, and the folder of the "
+        "experiment gets results.csv and results.png; without it, an installed package copies "
+        f"them to {COPY}, and a checkout runs its own, which write quick.* or full.*.",
         epilog="example: kernelbayes reproduce iw22_fig2 --runs 3 --out figures",
     )
     command.add_argument("name", nargs="?", metavar="NAME", help="experiment to run")
@@ -72,9 +75,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         raise InputError("no folder experiments here; run this in a checkout of the repository")
     scripts = {path.parent.name: path for path in sorted(folder.glob("*/run.py"))}
     if arguments.name is None:
+        print(f"{'name':16s}{'quick':>9s}{'full':>9s}  what it shows")
         for name, path in scripts.items():
             told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            print(f"{name:16s}{told.partition(chr(10))[0]}")
+            times = re.search(r"^Time: quick (.*), full (.*)\.$", told, re.MULTILINE)
+            quick, full = times.groups() if times else ("", "")
+            print(f"{name:16s}{quick:>9s}{full:>9s}  {told.partition(chr(10))[0]}")
         return 0
     if arguments.name not in scripts:
         raise InputError(f"no experiment {arguments.name}; there are {', '.join(scripts)}")
@@ -87,7 +93,11 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
         script = out / script.relative_to(folder)
-    return subprocess.run([sys.executable, str(script), *options], check=False).returncode
+    code = subprocess.run([sys.executable, str(script), *options], check=False).returncode
+    for made in script.parent.glob("*.*") if script.parents[1] != folder else ():
+        if made.stem in ("quick", "full"):  # results of a copy have one name
+            made.replace(made.with_stem("results"))
+    return code
 
 
 COMMANDS = (add_demo, add_reproduce)
