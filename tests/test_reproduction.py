@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import re
 import sys
 from pathlib import Path
 
@@ -47,10 +46,9 @@ def test_claims_are_judged_by_the_result_files(monkeypatch):
 @pytest.mark.parametrize(
     "script", sorted(PATH.parent.glob("*/run.py")), ids=lambda p: p.parent.name
 )
-def test_every_experiment_tells_what_it_shows_and_how_long_it_takes(script):
+def test_every_experiment_tells_what_it_shows(script):
     told = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
     assert told.partition("\n")[0].endswith(".")
-    assert re.search(r"^Time: quick \d+ s, full \d+ (s|min|h)\.$", told, re.MULTILINE)
 
 
 def test_published_values_are_numbers_by_method_problem_and_size():
