@@ -7,7 +7,7 @@ or by the transition operator (KBR13 eq. 17), original rule, bandwidth and ridge
 halves of the training sequence. Error: squared distance to the state. Quick: T = 200, one run.
 Full: T = 100 to 800, 30 runs.
 
-Time: quick 10 s, full 20 min.
+Time: quick 10 s, full about 20 min.
 
     python experiments/cme13_fig8/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--sizes 200 400]

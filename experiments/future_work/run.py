@@ -6,7 +6,7 @@ changed since the examples, by re-weighting them (KMCF16 section 4.2.3). Frank-W
 herding inside the Monte Carlo filter (KMCF16 chapter 3). Quick: the smallest size, one run. Full:
 all sizes, 20 runs.
 
-Time: quick 10 s, full 15 min.
+Time: quick 12 s, full about 15 min.
 
     python experiments/future_work/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--only evidence]

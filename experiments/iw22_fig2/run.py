@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / part) for part in ("", "statespace")]
 
-from plane import DYNAMICS, LIMIT, one_run  # noqa: E402
+from plane import BUDGET, DYNAMICS, LIMIT, SMALL, one_run  # noqa: E402
 from report import check, compute, finish, options, paired, print_table, summary  # noqa: E402
 from reproduction import published  # noqa: E402
 
@@ -62,7 +62,8 @@ def main():
     runs = given.runs or (30 if given.full else 1)
     sizes = given.sizes or ((500, 900) if given.full else (200,))
     seeds = range(given.first, given.first + runs)
-    tasks = [("IW22", p, s, run, True) for run in seeds for s in sizes for p in given.problems]
+    budget = BUDGET if given.full else SMALL
+    tasks = [("IW22", p, s, run, budget) for run in seeds for s in sizes for p in given.problems]
     start = time.perf_counter()
     rows = compute(one_run, tasks, given.jobs, HERE / "partial.jsonl" if given.full else None)
     table = summary(rows)

@@ -6,7 +6,7 @@ seen at every frame, every second or every third one. Images are compared by a s
 visual words; odometry moves the particles. Error: root mean squared error of the place, in metres.
 Quick: n = 150, every third frame, one run. Full: n = 200, 400, 800, all intervals, 20 runs.
 
-Time: quick 15 s, full 40 min.
+Time: quick 12 s, full about 2 h.
 
     python experiments/kmcf16_fig4_8/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--sizes 200 400]

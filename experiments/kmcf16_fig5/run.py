@@ -5,6 +5,8 @@ has the weights of a ridge regression with ridge 0.1. For each test function, no
 RKHS: the absolute error of sum_i w_i f(x_i), its mean over 20 runs, as n grows. Quick: n up to 400,
 10 runs. Full: n up to 1600, 20 runs.
 
+Time: quick 4 s, full about 1 min.
+
     python experiments/kmcf16_fig5/run.py [--full] [--runs N] [--first SEED]
 """
 
