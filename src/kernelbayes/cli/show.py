@@ -75,12 +75,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         raise InputError("no folder experiments here; run this in a checkout of the repository")
     scripts = {path.parent.name: path for path in sorted(folder.glob("*/run.py"))}
     if arguments.name is None:
-        print(f"{'name':16s}{'quick':>9s}{'full':>9s}  what it shows")
+        print(f"{'name':16s}{'quick':>9s}{'full':>14s}  what it shows")
         for name, path in scripts.items():
             told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
             times = re.search(r"^Time: quick (.*), full (.*)\.$", told, re.MULTILINE)
             quick, full = times.groups() if times else ("", "")
-            print(f"{name:16s}{quick:>9s}{full:>9s}  {told.partition(chr(10))[0]}")
+            print(f"{name:16s}{quick:>9s}{full:>14s}  {told.partition(chr(10))[0]}")
         return 0
     if arguments.name not in scripts:
         raise InputError(f"no experiment {arguments.name}; there are {', '.join(scripts)}")
