@@ -203,6 +203,22 @@ def test_the_live_page_draws_what_is_sent(browser):
     assert browser.get_log("browser") == []
 
 
+def test_the_live_page_draws_probabilities_of_categories(browser):
+    with Live(0) as server:
+        opened(browser, f"http://{server.own[0]}/")
+        for t in range(1, 6):
+            # "low" is a category here, and "z" a number beside it.
+            step = {"t": t, "z_mean": 0.5, "z_sd": 0.1, "z_low": 0.4, "z_high": 0.6}
+            step |= {"risk": "low", "risk_high": 0.1 * t, "risk_low": 1.0 - 0.1 * t}
+            server.publish({**step, "support": 0.9, "ess": 50.0, "prior_share": 0.0})
+        wait = WebDriverWait(browser, 10)
+        wait.until(lambda b: "step 5" in b.find_element("id", "state").text)
+        titles = [title.text for title in browser.find_elements("css selector", "h2")]
+    assert titles == ["z: 0.5000 (0.4000 to 0.6000)", "risk_high: 0.50", "risk_low: 0.50"]
+    wait.until(lambda b: "ended" in b.find_element("id", "state").text)
+    assert browser.get_log("browser") == []
+
+
 def test_print_has_pictures_side_by_side_and_the_beginning_of_long_tables(browser, address):
     opened(browser, address("filter in the plane"))
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
