@@ -1,5 +1,9 @@
 """Dask collections as sources, on two worker processes of this machine."""
 
+import os
+import signal
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -39,6 +43,29 @@ def test_blocks_give_the_numbers_of_one_fit(client):
     cme = ConditionalEmbedding(*kernels, ridge=1e-3)
     ours, one = (cme.fit(*given)(X[:9]).mass for given in (blocks, (X, Z)))
     np.testing.assert_allclose(ours, one, atol=1e-8)
+
+
+def dying(block, marker):
+    """Return a block; the first process that is asked for one is killed."""
+    try:
+        Path(marker).touch(exist_ok=False)
+    except FileExistsError:
+        return block
+    return os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_changes_nothing(client, tmp_path):
+    X, Z = pairs()
+    kernels = nystrom(Gaussian(1.0), X, 40, rng=0), nystrom(Gaussian(1.0), Z, 40, rng=1)
+    marker = str(tmp_path / "killed")
+    blocks = da.from_array(X, chunks=(500, 2)), da.from_array(Z, chunks=(500, 2))
+    mortal = blocks[0].map_blocks(dying, marker, dtype=float, meta=np.empty((0, 2)))
+    model = KernelBayesRule(*kernels, ridge=1e-3, literal=True)
+    model.fit(mortal, blocks[1], client=client)
+    assert Path(marker).exists()
+    expected = KernelBayesRule(*kernels, ridge=1e-3, literal=True).fit(X, Z)
+    assert model.statistics_.n == N
+    np.testing.assert_allclose(model.predict(X[:50]), expected.predict(X[:50]), atol=1e-8)
 
 
 def test_blocks_that_do_not_match_are_refused():

@@ -57,7 +57,7 @@ def nystrom(
     kernel : Kernel
     X : points (n, ...)
     rank : int, optional
-        Number of landmarks; above n, all points.
+        Number of landmarks; above n, all points. Fewer features where some depend on the others.
     rng : int, Generator or None
     tol : float, optional
         Instead of a rank: take landmarks until the relative trace error is at most ``tol``.
