@@ -43,8 +43,10 @@ def one_run(problem, size, run, methods, length=200):
             kernel = static.kernel_x_
             model = KernelBayesFilter(kernel, method=method, rank=RANK, rng=run, **PLAIN).fit(X, Z)
             found = model.filter(new).mean()
-        elif method == "learned":
-            kernel = NeuralFeatures(epochs=EPOCHS, rng=run).fit(train.X, Z)
+        elif method in ("learned", "joint"):
+            # "joint": features that predict the next state as well.
+            targets = Z if method == "learned" else np.hstack([Z[:-1], Z[1:]])
+            kernel = NeuralFeatures(epochs=EPOCHS, rng=run).fit(train.X[: len(targets)], targets)
             # The kernel is the linear one of the features, which are computed once.
             model = KernelBayesFilter(Linear(), rng=run, **PLAIN).fit(kernel.features(train.X), Z)
             found = model.filter(kernel.features(test.X)).mean()
@@ -84,7 +86,7 @@ def main(description, folder, problem, published, bars, last=900):
     parser = options(description)
     parser.add_argument("--sizes", nargs="+", type=int)
     methods = (*METHODS, "limit") if problem == "maze" else METHODS
-    parser.add_argument("--methods", nargs="+", choices=methods, default=methods)
+    parser.add_argument("--methods", nargs="+", choices=(*methods, "joint"), default=methods)
     given = parser.parse_args()
     runs = given.runs or (30 if given.full else 2)
     sizes = given.sizes or ((300, 500, 700, last) if given.full else (300,))
