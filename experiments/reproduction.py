@@ -218,8 +218,8 @@ UNPUBLISHED = {
     "lie within the range of our twenty: reproduced.",
     "kmcf16_fig5": "KMCF16 Table 5.1: expectations agree to the four digits that are printed: "
     "reproduced.",
-    "iw22_fig5": "IW22 Figure 5: four runs at T = 900 only; the learned features miss the published "
-    ".0278 (.0280; the limit is .0254): not reproduced.",
+    "iw22_fig5": "IW22 Figure 5: four runs at T = 900 only; the learned features miss "
+    "the published .0278 (.0280; the limit is .0254): not reproduced.",
     "iw22_fig6": "IW22 Figure 6: two runs at T = 900 only; both published values are undercut: "
     "better.",
     "rates": "Rates of the theorems: exponents beside those measured.",
