@@ -8,9 +8,9 @@ three of them and filter the fourth. The loss is the squared error of the mean, 
 state in units of its spread, and a little of that of predictions a few steps ahead from filtered
 beliefs.
 
-1. Candidates are all combinations of kernels on x (whole vectors, and a scale for each column, at
-   several bandwidths), on z (a scale for each column, at several bandwidths) and ridges. They race:
-   after each stretch of a block the worse half is given up.
+1. Candidates are all combinations of kernels on x (whole vectors, or a scale for each column, at
+   several bandwidths, each with a ridge) and on z (a scale for each column, at several bandwidths).
+   They race: after each round, a stretch of each of two blocks, the worse half is given up.
 2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
    at a time. Among the kernels on controls is one so wide that they are ignored.
 3. Options challenge the best: velocity, windows, regressions, exponents

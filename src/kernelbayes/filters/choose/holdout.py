@@ -44,9 +44,9 @@ Loss = Literal["error", "mass", "coverage"] | Judge
 # them a poor candidate may be given up. The mean loss of fifty steps is known to a seventh of its
 # standard deviation, and more than four stretches save little.
 STRETCHES, SHORTEST = 4, 50
-# Blocks of sequences whose states are further than this from all others, as a share of the variance,
-# do not show how a filter does where it has learned. A judgement: errors worth choosing by are of
-# that size. Sequences are then dealt out to the parts, if that halves it.
+# Blocks whose states are further than this from those of all others, as a share of the variance, do
+# not show how a filter does where it has learned. A judgement: errors worth choosing by are of that
+# size. Sequences are then dealt out to the parts, if that halves it.
 OUT_OF_REACH = 0.05
 # Share of the loss of predictions: an outage of some steps in every ten.
 AHEAD_SHARE = 0.1

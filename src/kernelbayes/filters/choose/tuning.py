@@ -127,8 +127,7 @@ def tune_filter(
     groups = cut([s.X for s in some], [s.Z for s in some], controls_of(some), parts, model)
     states = _joined([s for group in groups for s in group])[2]
     kernel = model.kernel_z or default_kernel(states, "Z")
-    scaled = isinstance(loss, str) and loss == "error"
-    judge = judge_states(kernel, states) if scaled else judge_of(loss, kernel, states)
+    judge = judge_states(kernel, states) if loss == "error" else judge_of(loss, kernel, states)
     search = _Search(model, groups, judge, budget=budget, candidates=_checked(candidates))
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
         best = search.run()
@@ -294,7 +293,7 @@ class _Search(Races):
         """Move one parameter at a time until no move of this size helps."""
         base = self.bases[best.candidate.at.base]
         kernels = {"x": base["kernel_x"], "z": base["kernel_z"]}
-        names = [name for name in step if name not in kernels or _scalable(kernels[name])]
+        names = [n for n in step if n not in kernels or kernels[n].scaled(2.0) != kernels[n]]
         before = None
         while best is not before:
             before = best
@@ -346,7 +345,3 @@ def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | Ne
                 f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
             )
     return tuple(candidates)
-
-
-def _scalable(kernel: Kernel) -> bool:
-    return kernel.scaled(2.0) != kernel
