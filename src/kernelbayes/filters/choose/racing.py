@@ -93,7 +93,7 @@ def gains(found: Entry, best: Entry, least: float = LEAST_GAIN) -> bool:
     return found.score < (1.0 - math.copysign(least, best.score)) * best.score
 
 
-def clearly_better(found: Entry, best: Entry, errors: float = 1.0) -> bool:
+def clearly_better(found: Trial[Any], best: Trial[Any], errors: float = 1.0) -> bool:
     """Whether one is better than the best by more than so many standard errors."""
     worse, error = found.behind(best)
     return worse + errors * error < 0.0
