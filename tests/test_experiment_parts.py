@@ -122,3 +122,11 @@ def test_methods_are_compared_on_the_same_runs(runs, capsys):
     told = capsys.readouterr().out
     assert ("too few runs" in told) == (runs == 3)
     assert "better" in told
+
+
+def test_one_run_has_no_error_to_compare_with(capsys):
+    report.compare("label", 1.0, float("nan"), 2.0, runs=1)
+    report.compare("label", 1.0, 0.1, 1.1, runs=30)
+    told = capsys.readouterr().out.splitlines()
+    assert "one run, no error" in told[0]
+    assert "within the combined error" in told[1]

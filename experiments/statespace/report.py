@@ -117,6 +117,9 @@ def judge(label, value, limit, error, full):
 
 def compare(label, mean, error, published, runs, published_runs=30):
     """Print a mean of some runs beside a published one, which has an error of its own."""
+    if runs == 1:
+        print(f"      {label}: {mean:.3f} (one run, no error), published {published:.3f}")
+        return
     away = abs(mean - published) / (error * np.sqrt(1.0 + runs / published_runs))
     told = "within" if away <= 2.0 else "outside"
     text = f"{label}: {mean:.3f} ({error:.3f}), published {published:.3f}"
