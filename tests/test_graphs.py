@@ -289,6 +289,8 @@ def test_messages_are_kept_above_what_one_more_pair_would_add(rows, model):
     # the ratio p(c | b) / p(c) has the marginal expectation 1, of which one pair of n has a share
     least = 1.0 / len(rows["c"])
     np.testing.assert_allclose(message, np.maximum(ratios, least) / ratios.max(), rtol=1e-9)
+    faint = operator.logs(np.full((1, len(ratios)), 1e-9), 1.0, "pairs")[0]
+    np.testing.assert_array_equal(faint, 0.0)  # the maximum is 1 all the same
     share = kb.KernelBeliefPropagation(CHAIN, scales="median", floor=0.01).fit(rows)
     values = share.query(evidence={"c": 1.0}).messages["c", "b"].values
     np.testing.assert_allclose(values, np.maximum(ratios / ratios.max(), 0.01), rtol=1e-9)

@@ -2,8 +2,8 @@ r"""Messages along the edges of a graph, until they no longer change.
 
 Messages are held as logarithms on the points of the domain they go to, with a maximum of 0: the
 product of any number of them is a sum, and nothing under- or overflows. A regression may give
-negative values; a message stands for a ratio of densities, so it is kept above ``floor`` times its
-maximum, except for categories, whose tables have no such errors.
+negative values; a message stands for a ratio of densities, so it is kept above a floor
+(``Operator.logs``), except between categories, whose tables have no such errors.
 
 All edges of a relation in one direction are one batch: their updates are two matrix products.
 """

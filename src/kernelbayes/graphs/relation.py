@@ -147,7 +147,7 @@ class Operator:
         m /= top
         least: Floats | float = TINY
         if self.pseudo and isinstance(floor, str):
-            least = np.maximum(np.reshape(self.pseudo * marginal, (-1, 1)) / top, TINY)
+            least = np.clip(np.reshape(self.pseudo * marginal, (-1, 1)) / top, TINY, 1.0)
         elif self.pseudo:
             least = float(floor)
         np.maximum(m, least, out=m)
