@@ -70,6 +70,28 @@ def test_hidden_categories(pairs, capsys):
     np.testing.assert_allclose(numbers(printed, "kind_n") + numbers(printed, "kind_p"), 1.0)
 
 
+@pytest.mark.parametrize("library", ["polars", "pandas"])
+def test_parquet_in_and_out(library, pairs, capsys, tmp_path, monkeypatch):
+    polars = pytest.importorskip("polars")
+    train, new, *_ = pairs
+    frame = polars.read_csv(train).with_columns(polars.col("a").cast(polars.Decimal(12, 6)))
+    frame.write_parquet(tmp_path / "train.parquet")
+    if library == "pandas":
+        pytest.importorskip("pyarrow")
+        monkeypatch.setitem(sys.modules, "polars", None)
+    asked = ["--x", "a,b", "--z", "kind", "--new", new]
+    assert main(["posterior", train, *asked]) == 0
+    printed = capsys.readouterr().out
+    out = tmp_path / "out.parquet"
+    assert main(["posterior", str(tmp_path / "train.parquet"), *asked, "--out", str(out)]) == 0
+    found = polars.read_parquet(out)
+    assert found.columns == list(table(printed))
+    assert found["kind"].to_list() == table(printed)["kind"]
+    np.testing.assert_allclose(found["kind_p"].to_numpy(), numbers(printed, "kind_p"), atol=1e-3)
+    out.write_text("no Parquet")
+    assert "not a Parquet file" in failing(capsys, "posterior", out, *asked)
+
+
 @pytest.fixture
 def walk(tmp_path):
     rng = np.random.default_rng(1)

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -179,31 +180,33 @@ def _is_number(text: object) -> bool:
 
 
 def _parquet() -> Any:
-    try:
-        import pandas
-
-        return pandas
-    except ImportError as error:
-        raise InputError(
-            "Parquet files need pandas and pyarrow: pip install pandas pyarrow"
-        ) from error
+    """Return the library that reads and writes Parquet: polars, or pandas with pyarrow."""
+    for name in ("polars", "pandas"):
+        with contextlib.suppress(ImportError):
+            return import_module(name)
+    raise InputError("Parquet files need polars: pip install 'kernelbayes[parquet]'")
 
 
 def _read_parquet(path: Path) -> Sheet:
     try:
         frame = _parquet().read_parquet(path)
-    except ImportError as error:
-        raise InputError("Parquet files need pyarrow: pip install pyarrow") from error
-    except (ValueError, TypeError) as error:
+    except (OSError, ImportError, InputError):
+        raise
+    except Exception as error:  # each library has errors of its own
         raise InputError(f"{path}: not a Parquet file") from error
-    found = {str(name): column.to_numpy() for name, column in frame.items()}
-    for name, column in frame[texts(found)].items():  # also numbers that Python holds one by one
-        found[name] = _typed(column.astype(str).mask(column.isna(), "").tolist())
+    found = {str(name): np.asarray(frame[name]) for name in frame.columns}
+    for name in texts(found):  # also numbers that Python holds one by one
+        column = frame[name]
+        empty = column.isna() if hasattr(column, "isna") else column.is_null()
+        cells = zip(column.to_list(), empty, strict=True)
+        found[name] = _typed(["" if gone else str(cell) for cell, gone in cells])
     return found
 
 
-def _write_parquet(columns: Mapping[str, Any], out: Path | None) -> None:
+def _write_parquet(columns: Mapping[str, Any], out: Path) -> None:
+    library = _parquet()
+    frame = library.DataFrame({name: column.tolist() for name, column in columns.items()})
     try:
-        _parquet().DataFrame(columns).to_parquet(out)
-    except ImportError as error:
-        raise InputError("Parquet files need pyarrow: pip install pyarrow") from error
+        (frame.write_parquet if hasattr(frame, "write_parquet") else frame.to_parquet)(out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
