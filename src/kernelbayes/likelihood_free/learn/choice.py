@@ -77,7 +77,7 @@ def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
     columns = task.X.shape[1] if task.rows is None else task.rows.shape[2]
     data = "data" if task.rows is None else "rows"
     summaries = ("mean", data) if columns <= LIKELIHOOD_COLUMNS else ("mean",)
-    near_enough = 2 * near_count(*task.P.shape) <= len(task.P)
+    near_enough = 4 * near_count(*task.P.shape) <= len(task.P)  # a quarter of all is not near
     if task.continuous and near_enough and task.X.shape[1] <= LIKELIHOOD_COLUMNS:
         summaries = (*summaries, NEAR)
     likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
