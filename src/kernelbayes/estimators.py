@@ -171,6 +171,12 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         return self._learn(x, z, prior)
 
+    @property
+    def _reads_rows(self) -> bool:
+        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
+        kernel = self.kernel_x
+        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
+
     def _variables(
         self, X: PointsLike, Z: PointsLike, copy: bool = True
     ) -> tuple[Variable, Variable]:

@@ -30,6 +30,10 @@ class Predicting:
     kernel_x: KernelLike
     _one_dimensional: bool
 
+    @property
+    def _reads_rows(self) -> bool:
+        raise NotImplementedError  # the estimator knows
+
     def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Posterior at X_new; of the estimator."""
         raise NotImplementedError
@@ -110,12 +114,6 @@ class Predicting:
     def _accuracy(self, X: PointsLike, y: PointsLike, weights: Array | None) -> float:
         right = np.asarray(to_numpy(as_array(y))).ravel() == self._most_probable(X, False)
         return float(np.average(right, weights=weights))
-
-    @property
-    def _reads_rows(self) -> bool:
-        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
-        kernel = self.kernel_x
-        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
 
     def _deviations(self, X: PointsLike) -> Array:
         found = self._asked(X, lambda mu: mu.std(), warn=False)

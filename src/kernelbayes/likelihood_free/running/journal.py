@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
@@ -266,3 +269,19 @@ def _understand(kind: bytes, content: bytes, rounds: dict[int, Journal]) -> None
 
 def _names(names: list[str] | None) -> Names:
     return tuple(names) if names else None
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of this block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread
+        return
+    late: list[tuple[Any, ...]] = []
+    handler = signal.signal(signal.SIGINT, lambda *event: late.append(event))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if late and callable(handler):
+            handler(*late[0])

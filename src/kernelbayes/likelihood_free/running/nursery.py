@@ -24,6 +24,8 @@ from multiprocessing import current_process, reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
+from kernelbayes.likelihood_free.running.journal import undisturbed
+
 Pipe = Connection  # the end of a pipe
 Serve = Callable[[Any], None]  # what a worker does with its end
 WATCH_SECONDS = 1.0  # how often a process looks whether its parent is still there
@@ -136,22 +138,6 @@ def _context() -> Any:
     from joblib.externals.loky.backend import get_context
 
     return get_context("loky")  # new processes that do not run the user's script again
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of this block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals go to the main thread
-        return
-    late: list[tuple[Any, ...]] = []
-    handler = signal.signal(signal.SIGINT, lambda *event: late.append(event))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if late and callable(handler):
-            handler(*late[0])
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
-from kernelbayes.likelihood_free.running.nursery import Child, packed, undisturbed
+from kernelbayes.likelihood_free.running.journal import undisturbed
+from kernelbayes.likelihood_free.running.nursery import Child, packed
 
 # Calls sent to a worker at a time: about this much work, far above what sending costs
 # (milliseconds), and at most so many calls, which are made again if the worker dies.

@@ -32,8 +32,7 @@ from kernelbayes.likelihood_free.running.calling import (
     one_by_one,
     rng_argument,
 )
-from kernelbayes.likelihood_free.running.journal import BLOCK, Journal
-from kernelbayes.likelihood_free.running.nursery import undisturbed
+from kernelbayes.likelihood_free.running.journal import BLOCK, Journal, undisturbed
 from kernelbayes.likelihood_free.running.pool import Lost, Pool
 from kernelbayes.likelihood_free.running.simulations import Simulations, why_failed
 from kernelbayes.points import Names, column_names, integer
