@@ -315,7 +315,7 @@ def scale_rows(s: Array, B: Array) -> Array:
 
 def cho_solve(L: Array, B: Array) -> Array:
     """Solve L L^T Y = B for lower-triangular L."""
-    if isinstance(L, np.ndarray):
+    if isinstance(L, np.ndarray) and B.size:  # nothing to solve is an error before SciPy 1.14
         return scipy.linalg.cho_solve((L, True), B, check_finite=False)
     return solve_triangular(L, solve_triangular(L, B), transpose=True)
 
