@@ -28,7 +28,7 @@ from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.points import Points, PointsLike, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
-from kernelbayes.rules.support import nearest_similarity
+from kernelbayes.rules.support import clipped, nearest_similarity
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
@@ -66,7 +66,7 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     scale = observations.norms * xp.sqrt(base._diag(points))
     positive = scale > 0
     ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-    return columns, xp.clip(xp.max(xp.abs(ratio), axis=0), 0.0, 1.0)
+    return columns, clipped(xp.max(xp.abs(ratio), axis=0), 0.0, 1.0)
 
 
 def seen_at(observations: Observations, points: Points) -> list[Seen]:
@@ -75,7 +75,7 @@ def seen_at(observations: Observations, points: Points) -> list[Seen]:
     support = np.asarray(to_numpy(found))
     trusted = np.zeros(len(support))
     if not observations.rule.literal:
-        trusted = trust(np.nan_to_num(support), observations.usual_support)
+        trusted = trust(np.where(np.isnan(support), 0.0, support), observations.usual_support)
     each = zip(support.tolist(), trusted.tolist(), strict=True)
     return [Seen(observations, columns[:, j], *one) for j, one in enumerate(each)]
 
@@ -223,7 +223,7 @@ def bayes_rule_at(
         gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
     importance = observations.method == "importance"
     if importance:
-        gamma = xp.clip(gamma, min=0.0)  # IW22 Alg. 1, line 2
+        gamma = clipped(gamma, 0.0)  # IW22 Alg. 1, line 2
     mass = xp.sum(gamma)
     if not float(mass) > 0.0:
         return 0.0 * gamma, False

@@ -182,10 +182,18 @@ def fill_weights(
     return t[:, None] * W + share[:, None] * prior[None, :], share
 
 
+def clipped(x: Array, low: float, high: float | None = None) -> Array:
+    """Return x between bounds: for hot loops, where the array-API call costs more than the work."""
+    if type(x) is not np.ndarray:
+        return namespace(x).clip(x, low, high)
+    x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
 def trust(support: Array, usual: float) -> Array:
     """How far points of this support (m,) can be trusted, from 0 to 1."""
     xp = namespace(support)
-    found = xp.clip(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
+    found = clipped(support / (UNUSUAL * usual), 0.0, 1.0) if usual > 0.0 else 1.0 + 0.0 * support
     return xp.where(support > 0.0, found, 0.0 * found)
 
 
