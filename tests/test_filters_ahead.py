@@ -72,17 +72,6 @@ def test_the_last_steps_are_filtered_and_the_first_see_what_is_later(model):
     np.testing.assert_allclose(encoder(NEW)[0], wanted, rtol=1e-9)
 
 
-def test_intervals_of_the_last_steps_are_corrected_as_filtered_ones(model):
-    leads, beliefs = LAGS - 1, model.smooth(NEW)
-    ends, filtered = beliefs.interval(0.9), model.filter(NEW).interval(0.9)
-    np.testing.assert_array_equal(ends[-leads:], filtered[-leads:])
-    ahead = replace(beliefs, calibration=model.smoothing_.ahead.calibration_).interval(0.9)
-    np.testing.assert_array_equal(ends[:-leads], ahead[:-leads])
-    assert not np.array_equal(ends[-leads:], ahead[-leads:])
-    for part in (slice(-5, None), slice(0, 4), -1, 0):
-        np.testing.assert_array_equal(beliefs[part].interval(0.9), ends[part])
-
-
 def test_what_is_missing_or_lagged_is_not_regressed(model):
     holes = NEW.copy()
     holes[5] = np.nan

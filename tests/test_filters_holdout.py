@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.choose.holdout import cut, transforms
+from kernelbayes.filters.choose.holdout import transforms
 
 A, Q, R = 0.3, 0.91, 0.01  # stationary variance one; neighbours are nearly independent
 
@@ -112,15 +112,3 @@ def test_what_cannot_be_calibrated_is_named():
     confusion = rooms.fit(X, names).calibrate(X, names)  # intervals of categories make no sense
     assert isinstance(confusion, kb.Confusion)
     assert confusion.labels == ("down", "up")
-
-
-def test_sequences_are_dealt_out_where_blocks_go_to_places_of_their_own():
-    rng = np.random.default_rng(8)
-    places = np.repeat(np.arange(4.0), 5)  # five walks at one place, then five at the next
-    walks = [place + 0.1 * rng.normal(size=(10, 1)) for place in places]
-    anywhere = [rng.normal(size=(10, 1)) for _ in places]
-    model = kb.KernelBayesFilter()
-    for states, dealt in ((walks, True), (anywhere, False)):
-        groups = cut(states, states, None, 4, model)
-        wanted = range(0, 20, 4) if dealt else range(5)
-        np.testing.assert_array_equal([s.Z for s in groups[0]], [states[i] for i in wanted])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.choose import blocks, racing, tuning
 from kernelbayes.filters.choose.holdout import cut
 from kernelbayes.filters.choose.racing import gains
 from kernelbayes.select.search import Trial
@@ -251,38 +250,3 @@ def test_a_move_that_changes_nothing_gains_nothing():
         assert not gains(same, same)
     for better, best in ((-2.1, -2.0), (1.9, 2.0), (2.0, np.inf)):
         assert gains(*(Trial(None, np.array([score])) for score in (better, best)))
-
-
-def test_many_rows_are_searched_with_a_low_rank_and_all_of_them_learned_from(monkeypatch):
-    monkeypatch.setattr(tuning, "EXACT_SEARCH", 100)
-    monkeypatch.setattr(tuning, "SEARCH_STEPS", 120)
-    monkeypatch.setattr(tuning, "SEARCH_RANK", 30)
-    monkeypatch.setattr(blocks, "PIECE", 20)
-    seen = []
-    blank = racing.Races.blank
-
-    def noted(races, chosen):
-        seen.append(chosen["rank"])
-        return blank(races, chosen)
-
-    monkeypatch.setattr(racing.Races, "blank", noted)
-    tuned = kb.tune(kb.KernelBayesFilter(), X, Z, rng=0, budget=3)
-    assert set(seen[-3:]) == {30}
-    assert chosen(tuned)["steps"] <= 120 < len(tuned.Z_) == len(X)
-    assert tuned.rank is None
-    assert tuned.rank_ is None
-
-
-def test_units_of_the_states_do_not_matter():
-    unit = np.array([2.0**-10, 2.0**12])
-    plain, mixed = (kb.tune(kb.KernelBayesFilter(), X, Z * u, rng=0, budget=6) for u in (1.0, unit))
-    np.testing.assert_allclose(mixed.filter(NEW).mean() / unit, plain.filter(NEW).mean(), atol=1e-9)
-
-
-def test_every_round_has_stretches_of_two_parts():
-    model = kb.KernelBayesFilter(rank=20)
-    groups = cut(X, Z, None, 4, model)
-    races = racing.Races(model, groups, lambda b, z: np.zeros(len(z)))
-    assert all(len({part for part, _ in some}) == 2 for some in races.rounds)
-    assert {part for some in races.rounds[:2] for part, _ in some} == {0, 1, 2, 3}
-    assert races.steps == len(X)

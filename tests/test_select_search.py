@@ -102,13 +102,3 @@ def test_a_table_is_a_list_that_reads_well():
     assert table.best is table[1]
     assert list(table.to_frame().columns) == ["kernel", "score", "steps"]
     assert repr(Table()) == ""
-
-
-def test_losses_that_go_together_count_as_one():
-    gaps = np.repeat(np.random.default_rng(0).normal(size=30), 10)
-    plain = Trial("a", gaps).behind(Trial("b", 0.0 * gaps))
-    batched = Trial("a", gaps, batch=10).behind(Trial("b", 0.0 * gaps))
-    assert batched[0] == plain[0]
-    assert batched[1] == pytest.approx(np.sqrt(10.0) * plain[1])  # 30 numbers, not 300
-    few = Trial("a", gaps[:25], batch=10).behind(Trial("b", 0.0 * gaps))  # eight batches of three
-    assert few[1] == pytest.approx(np.std(gaps[:24].reshape(8, 3).mean(axis=1)) / np.sqrt(8.0))

@@ -71,12 +71,12 @@ def filters(xs, zs, new, tune_on, budget, seed, controls=None, acts=None):
     if budget:
         start = time.process_time()
         fitted = tune(
-            KernelBayesFilter(rng=seed), xs[:tune_on], zs[:tune_on],
+            KernelBayesFilter(rank=200, rng=seed), xs[:tune_on], zs[:tune_on],
             None if controls is None else controls[:tune_on],
             loss=_mean_distance, parts=PARTS, budget=budget, rng=seed, progress=False,
         )  # fmt: skip
-        if tune_on is not None:  # the search has seen a part of the prints, the filter sees all
-            fitted.fit(xs, zs, controls)
+        # As the default does: a low rank to choose, and then the rank that suits the rows.
+        fitted.set_params(rank=None).fit(xs, zs, controls)
         print(f"  tuned: {time.process_time() - start:.0f} CPU s", flush=True)
         estimates(fitted, FILTER)
     return found, ends

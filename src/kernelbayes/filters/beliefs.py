@@ -15,7 +15,7 @@ from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import Points, PointsLike, same_value
-from kernelbayes.select.calibration import Calibrated, Calibration, Spliced
+from kernelbayes.select.calibration import Calibrated, Calibration
 from kernelbayes.tables import as_frame, distinct
 
 if TYPE_CHECKING:
@@ -155,12 +155,12 @@ class Beliefs(Calibrated, Batch):
 
     def __getitem__(self, index: Index) -> Any:
         """Return the belief at one time as an Embedding, or the beliefs of some of the times."""
-        chosen, calibration = super().__getitem__(index), self.calibration
-        calibration = calibration.at(index) if isinstance(calibration, Spliced) else calibration
+        chosen = super().__getitem__(index)
         if not isinstance(chosen, Beliefs):
-            points, weights, names = chosen.points, chosen.weights, chosen.names
-            return Belief(points, weights, chosen.kernel, names, calibration=calibration)
-        chosen = replace(chosen, calibration=calibration)
+            return Belief(
+                chosen.points, chosen.weights, chosen.kernel, chosen.names,
+                calibration=self.calibration,
+            )  # fmt: skip
         return chosen if self.info is None else replace(chosen, info=self.info[index])
 
     def __repr__(self) -> str:

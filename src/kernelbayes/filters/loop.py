@@ -46,7 +46,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.settings import KernelSettings
 from kernelbayes.points import Points, PointsLike, count, doubled, integer, own, take
-from kernelbayes.select.calibration import Calibration, spliced
+from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.confusion import Confusion
 from kernelbayes.select.search import progress_bar
 
@@ -176,10 +176,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
             for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
                 seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]
-            own = ahead.calibration_, self.calibration_, ahead.leads_
-            results = [
-                _beliefs(self, run, run.weights, spliced(*own, len(run.weights))) for run in runs
-            ]
+            results = [_beliefs(self, run, run.weights, ahead.calibration_) for run in runs]
         else:
             results = smooth_all(self, runs, lag)
         return ManyBeliefs(results) if is_many(X) else results[0]

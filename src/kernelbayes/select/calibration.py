@@ -22,14 +22,12 @@ so on average over x (distributional conformal prediction: Chernozhukov, Wuethri
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kernelbayes.arrays import (
     Array,
-    Bools,
     Floats,
     Ints,
     as_doubles,
@@ -110,37 +108,6 @@ class Calibration:
         level = share(level, "level")
         ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         return namespace(ends).moveaxis(ends, -2, -1)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Spliced(Calibration):
-    """Calibration of a batch of beliefs that has an ``other`` where ``where`` (T,) says so."""
-
-    other: Calibration = field(kw_only=True)
-    where: Bools = field(kw_only=True)
-
-    def at(self, index: Any) -> Calibration:
-        """Return that of one of the beliefs, or those of some."""
-        where = self.where[index]
-        own = self.pit, self.weights, self.beyond
-        if np.ndim(where):
-            return Spliced(*own, other=self.other, where=where)
-        return self.other if where else Calibration(*own)
-
-    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
-        """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
-        own, other = super().interval(mu, level), self.other.interval(mu, level)
-        return namespace(own).where(like(self.where, own)[:, None, None] > 0.5, other, own)
-
-
-def spliced(
-    own: Calibration | None, other: Calibration | None, last: int, steps: int
-) -> Calibration | None:
-    """Calibration of so many beliefs of which the ``last`` have another."""
-    if own is None or other is None:
-        return None
-    where = np.arange(steps) >= steps - last
-    return Spliced(own.pit, own.weights, own.beyond, other=other, where=where)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

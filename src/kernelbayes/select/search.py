@@ -34,8 +34,6 @@ C = TypeVar("C")  # a candidate
 P = TypeVar("P")  # a part of the data
 # Multiples of the first guess that are tried first: two octaves to each side, the nearest first.
 COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
-# Batches of losses at least, from whose means a standard error is estimated: to a quarter of it.
-LEAST_BATCHES = 8
 
 
 def coarse_to_fine(
@@ -80,15 +78,11 @@ def coarse_to_fine(
 
 @dataclass(frozen=True, eq=False)
 class Trial(Generic[C]):
-    """A candidate of a race, with its losses (m,) so far, which count as ``counts`` (m,) say.
-
-    Up to ``batch`` losses in a row go together, as those of neighbours in time do.
-    """
+    """A candidate of a race, with its losses (m,) so far, which count as ``counts`` (m,) say."""
 
     candidate: C
     losses: Floats
     counts: Floats | None = None
-    batch: int = 1
 
     @property
     def score(self) -> float:
@@ -106,9 +100,7 @@ class Trial(Generic[C]):
         broken = [not np.all(np.isfinite(losses)) for losses in (mine, others)]
         if any(broken):
             return (0.0 if all(broken) else math.inf if broken[0] else -math.inf), 0.0
-        gaps, size = mine - others, min(self.batch, max(1, both // LEAST_BATCHES))
-        means = gaps[: both // size * size].reshape(-1, size).mean(axis=1)
-        return float(np.mean(gaps)), float(np.std(means)) / math.sqrt(len(means))
+        return float(np.mean(mine - others)), float(np.std(mine - others)) / math.sqrt(both)
 
 
 def race(

@@ -100,7 +100,7 @@ def on_a_line(kernel: Kernel, Z: Points) -> bool:
     return kernel.is_vector and not any(kernel.periods(np.shape(Z)[1] if np.ndim(Z) > 1 else 1))
 
 
-def subsample(parts: list[Part], most: int = MOST_STEPS) -> list[Part]:
+def subsample(parts: list[Part]) -> list[Part]:
     """Pieces of the sequences, evenly spread, and some of the pairs without transitions."""
     long = [s for s in parts if count(s.X) > 1]
     pairs = [s for s in parts if count(s.X) == 1]
@@ -108,9 +108,9 @@ def subsample(parts: list[Part], most: int = MOST_STEPS) -> list[Part]:
         kept = np.sort(np.random.default_rng(0).permutation(len(pairs))[:MOST_PAIRS])
         pairs = [pairs[i] for i in kept]
     steps = sum(count(s.X) for s in long)
-    if steps > most:
+    if steps > MOST_STEPS:
         pieces = [piece for s in long for piece in pieces_of(s, max(1, count(s.X) // PIECE))]
-        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * most / steps))
+        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * MOST_STEPS / steps))
         kept = np.unique(np.linspace(0, len(pieces) - 1, number).round().astype(int))
         long = [pieces[i] for i in kept]
     return long + pairs

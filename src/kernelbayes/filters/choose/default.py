@@ -8,9 +8,9 @@ three of them and filter the fourth. The loss is the squared error of the mean, 
 state in units of its spread, and a little of that of predictions a few steps ahead from filtered
 beliefs.
 
-1. Candidates are all combinations of kernels on x (whole vectors, or a scale for each column, at
-   several bandwidths, each with a ridge) and on z (a scale for each column, at several bandwidths).
-   They race: after each round, a stretch of each of two blocks, the worse half is given up.
+1. Candidates are all combinations of kernels on x (whole vectors, and a scale for each column, at
+   several bandwidths), on z (a scale for each column, at several bandwidths) and ridges. They race:
+   after each stretch of a block the worse half is given up.
 2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
    at a time. Among the kernels on controls is one so wide that they are ignored.
 3. Options challenge the best: velocity, windows, regressions, exponents
@@ -46,7 +46,7 @@ from kernelbayes.filters.choose.blocks import (
 from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
-from kernelbayes.filters.choose.racing import DEFAULT_GAIN, Arguments, Entry, Races
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import filtered
 from kernelbayes.filters.missing import split_missing
@@ -66,9 +66,6 @@ if TYPE_CHECKING:
 # of states reach further down: on a recorded track the best bandwidth was a ninth of the median
 # distance, with long rests it was above a standard deviation. No single one serves both.
 WIDTHS_X = (0.25, 0.5, 1.0)
-# The ridge that each of the former races with. Under a narrow kernel most similarities are small,
-# and only a large ridge takes a mean over several pairs instead of a difference of a few.
-RIDGES_X = (1e-1, 10.0**-1.5, 1e-2)
 WIDTHS_Z = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # Factors of one move from the best of them: a decade for ridges, half an octave for bandwidths.
 FIRST_MOVES = {"ridge": 10.0, "prior": 10.0, "transition": 10.0, "z": 2.0**0.5, "x": 2.0**0.5}
@@ -128,7 +125,7 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
         why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
         return Choice(first, why)
     judge = judge_states(first["kernel_z"], data.Z)
-    races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD, least=DEFAULT_GAIN)
+    races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
     best = races.middle(_race(races, given, seen, data.Z, data.controls))
     best.candidate.row["chosen"] = True
     why["settings"] = (
@@ -207,20 +204,16 @@ def candidates(
 ) -> list[Arguments]:
     """Arguments that race: a plain list, to which any others may be added."""
     first = _first_guess(given, X, Z, controls, races.model.method)
-    kernels_z, seen = [first["kernel_z"]], [(first["kernel_x"], first["ridge"])]
+    kernels = {name: [first[name]] for name in ("kernel_x", "kernel_z")}
     if given["kernel_z"] is None:
-        kernels_z = scaled_kernels(Z, WIDTHS_Z, "Z")
+        kernels["kernel_z"] = scaled_kernels(Z, WIDTHS_Z, "Z")
     if given["kernel_x"] is None:
         kinds = [scaled_kernels(X, WIDTHS_X, whole=whole) for whole in (False, True)]
         if kinds[0] != kinds[1] and given["features"] not in ESTIMATES:
             kinds.sort(key=lambda kind: regression_error(races, kind, first))
-        free = isinstance(given["ridge"], str) and len(kinds[0]) == len(WIDTHS_X)
-        square = 2 if races.model.method == "original" else 1
-        ridges = [r**square for r in RIDGES_X] if free else [first["ridge"]] * len(kinds[0])
-        seen = list(zip(kinds[0], ridges, strict=True))
+        kernels["kernel_x"] = kinds[0]
     return [
-        {**first, "kernel_x": kernel_x, "kernel_z": kernel_z, "ridge": ridge}
-        for (kernel_x, ridge), kernel_z in product(seen, kernels_z)
+        {**first, **dict(zip(kernels, some, strict=True))} for some in product(*kernels.values())
     ]
 
 

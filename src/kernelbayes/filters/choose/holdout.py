@@ -16,22 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.spatial import cKDTree
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Floats, Ints, as_floats, as_vectors, to_numpy
+from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import Part, each_in_order, pieces_of, read
 from kernelbayes.filters.step import predict
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, PointsLike, concatenate, count, integer, take
+from kernelbayes.points import Points, PointsLike, count, integer, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.confusion import Confusion
 
@@ -44,10 +42,6 @@ Loss = Literal["error", "mass", "coverage"] | Judge
 # them a poor candidate may be given up. The mean loss of fifty steps is known to a seventh of its
 # standard deviation, and more than four stretches save little.
 STRETCHES, SHORTEST = 4, 50
-# Blocks whose states are further than this from those of all others, as a share of the variance, do
-# not show how a filter does where it has learned. A judgement: errors worth choosing by are of that
-# size. Sequences are then dealt out to the parts, if that halves it.
-OUT_OF_REACH = 0.05
 # Share of the loss of predictions: an outage of some steps in every ten.
 AHEAD_SHARE = 0.1
 
@@ -67,10 +61,6 @@ def cut(
     # Neighbours in time are alike, so that a part is a block of sequences in the order given.
     sizes = np.array([count(s.X) for s in long])
     number = ((np.cumsum(sizes) - sizes / 2.0) * parts / sizes.sum()).astype(int)
-    dealt = np.arange(len(long)) % parts
-    apart = _out_of_reach(long, number)
-    if apart > OUT_OF_REACH and _out_of_reach(long, dealt) < 0.5 * apart:
-        number = dealt  # blocks go where the others have not been, which no filter can learn
     groups = [
         [s for s, k in zip(long, number, strict=True) if k == wanted]
         for wanted in np.unique(number)
@@ -78,21 +68,6 @@ def cut(
     single = [s for s in whole if count(s.X) == 1]  # pairs without transitions: never left out
     _check_coordinates(groups, single)
     return [*groups, single] if single else groups
-
-
-def _out_of_reach(sequences: list[Part], number: Ints) -> float:
-    """Mean squared distance of states to the nearest one of another part, in their variances.
-
-    No belief over the states of the other parts can be nearer. Zero if states are not vectors.
-    """
-    Z = reduce(concatenate, [s.Z for s in sequences])
-    if not (isinstance(Z, np.ndarray) and Z.dtype.kind in "fiu" and Z.ndim <= 2):
-        return 0.0
-    Z = Z.reshape(len(Z), -1).astype(float)
-    Z = Z / np.where(Z.std(axis=0) > 0.0, Z.std(axis=0), 1.0)
-    part = np.repeat(number, [count(s.Z) for s in sequences])
-    near = [cKDTree(Z[part != k]).query(Z[part == k])[0] for k in np.unique(part)]
-    return float(np.mean(np.concatenate(near) ** 2) / Z.shape[1])
 
 
 def _check_coordinates(groups: list[list[Part]], single: list[Part]) -> None:

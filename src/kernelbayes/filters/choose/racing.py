@@ -35,12 +35,8 @@ from kernelbayes.tables import Table
 # A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
 # level of a two-sided test.
 GIVE_UP = 2.0
-# Losses of neighbouring steps go together: so many in a row count as one for standard errors. A
-# judgement: a wrong belief lasts for some steps, an error of ten is rarely one of twenty.
-TOGETHER_IN_TIME = 10
-# A move goes on only if it gains a thousandth: less is chance, and its end is nowhere. The default
-# asks for a hundredth: its blocks are shorter, and ridges would wander over decades for less.
-LEAST_GAIN, DEFAULT_GAIN = 1e-3, 1e-2
+# A move goes on only if it gains a thousandth: less is chance, and its end is nowhere.
+LEAST_GAIN = 1e-3
 # Moves of one number in one direction at most: twenty decades of a ridge, ten octaves of a
 # bandwidth. Where losses are rounding errors, gains have no end.
 MOST_MOVES = 20
@@ -88,12 +84,12 @@ class Candidate:
 Entry = Trial[Candidate]
 
 
-def gains(found: Entry, best: Entry, least: float = LEAST_GAIN) -> bool:
-    """Whether one is better than the best by a share; scores may have either sign."""
-    return found.score < (1.0 - math.copysign(least, best.score)) * best.score
+def gains(found: Entry, best: Entry) -> bool:
+    """Whether one is better than the best by more than chance; scores may have either sign."""
+    return found.score < (1.0 - math.copysign(LEAST_GAIN, best.score)) * best.score
 
 
-def clearly_better(found: Trial[Any], best: Trial[Any], errors: float = 1.0) -> bool:
+def clearly_better(found: Entry, best: Entry, errors: float = 1.0) -> bool:
     """Whether one is better than the best by more than so many standard errors."""
     worse, error = found.behind(best)
     return worse + errors * error < 0.0
@@ -109,7 +105,6 @@ class Races:
     bases: list[Arguments] = field(default_factory=list)  # that candidates start from
     turns: int = STRETCHES  # stretches of each part that are filtered
     ahead: int = 0  # predictions so many steps ahead are scored as well
-    least: float = LEAST_GAIN  # of a move
     bar: Any = field(init=False, default=None)
     # What is filtered of a part that is held out, if not the part itself.
     met: dict[int, list[Part]] = field(init=False, default_factory=dict)
@@ -137,25 +132,17 @@ class Races:
         return [i for i, group in enumerate(self.groups) if count(group[0].X) > 1]
 
     @cached_property
-    def rounds(self) -> list[list[tuple[int, list[Part]]]]:
-        """Stretches of held-out parts, each with the number of its part, two parts in a round.
-
-        What suits one stretch may not suit the next: none is judged by one part alone.
-        """
+    def stretches(self) -> list[tuple[int, list[Part]]]:
+        """Stretches of all held-out parts, each with the number of its part; parts take turns."""
         parts = {i: self.met.get(i, self.groups[i]) for i in self.held_out}
         found = [[(i, s) for s in stretches(parts[i])] for i in self.held_out]
-        longest, half = min(self.turns, max(map(len, found))), -(-len(found) // 2)
-        rounds = [
-            [part[k] for part in found[first::half] if k < len(part)]
-            for k in range(longest)
-            for first in range(half)
-        ]
-        return [stretches_of for stretches_of in rounds if stretches_of]
+        longest = min(self.turns, max(map(len, found)))
+        return [part[k] for k in range(longest) for part in found if k < len(part)]
 
     @cached_property
     def steps(self) -> int:
         """Steps of all held-out parts."""
-        return sum(count(s.X) for some in self.rounds for _, part in some for s in part)
+        return sum(count(s.X) for _, sequences in self.stretches for s in sequences)
 
     def enter(self, base: Arguments) -> Setting:
         """Add arguments to those that candidates start from; the setting without a change."""
@@ -190,7 +177,7 @@ class Races:
         """
         new = {at.key: at for at in settings if at.key not in self.seen}
         found = race(
-            [self._start(at) for at in new.values()], self._filter, self.rounds,
+            [self._start(at) for at in new.values()], self._filter, self.stretches,
             leader=leader, give_up=GIVE_UP, keep=keep,
         )  # fmt: skip
         done = [trial for trial in found if len(trial.losses) == self.steps]
@@ -205,20 +192,20 @@ class Races:
         self.seen.add(at.key)
         return Candidate(at, self.table[-1])
 
-    def _filter(self, entrant: Candidate, stretches: list[tuple[int, list[Part]]]) -> Entry:
-        """Let a candidate filter the stretches of one round more."""
-        for part, sequences in stretches:
-            with quiet():  # a poor candidate may well have numerical trouble
-                if part not in entrant.models:
-                    entrant.models[part] = self.blank(self.parameters(entrant.at, part))
-                    learn(entrant.models[part], self.without(part))
-                new = filtered_losses(entrant.models[part], sequences, self.judge, self.ahead)
-            entrant.losses = np.concatenate([entrant.losses, new])
-            entrant.row["steps"] = len(entrant.losses)
-            self.spent += len(new) / self.steps
-            if self.bar is not None:
-                self.bar.update(len(new) / self.steps)
-        trial = Trial(entrant, entrant.losses, batch=TOGETHER_IN_TIME)
+    def _filter(self, entrant: Candidate, stretch: tuple[int, list[Part]]) -> Entry:
+        """Let a candidate filter one stretch more."""
+        part, sequences = stretch
+        with quiet():  # a poor candidate may well have numerical trouble
+            if part not in entrant.models:
+                entrant.models[part] = self.blank(self.parameters(entrant.at, part))
+                learn(entrant.models[part], self.without(part))
+            new = filtered_losses(entrant.models[part], sequences, self.judge, self.ahead)
+        entrant.losses = np.concatenate([entrant.losses, new])
+        entrant.row["steps"] = len(entrant.losses)
+        self.spent += len(new) / self.steps
+        if self.bar is not None:
+            self.bar.update(len(new) / self.steps)
+        trial = Trial(entrant, entrant.losses)
         if len(trial.losses) == self.steps:
             entrant.row["score"] = trial.score
             entrant.models.clear()
@@ -235,7 +222,7 @@ class Races:
                 if min(at.prior, at.transition, at.ridge) < LEAST_RIDGE:
                     break
                 found = self.race([at], best)
-                if not gains(found, best, self.least):
+                if not gains(found, best):
                     break
                 best = found
             if best is not first:

@@ -20,13 +20,11 @@ from kernelbayes.filters.choose.blocks import Block, blocks_of, left_out, plain_
 from kernelbayes.filters.choose.default import judge_states, spreads
 from kernelbayes.filters.choose.holdout import Judge, calibrated, learn, training_parts
 from kernelbayes.filters.choose.options import SURE
-from kernelbayes.filters.choose.racing import TOGETHER_IN_TIME, clearly_better
 from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import filtered, smooth_all
 from kernelbayes.filters.missing import complete
 from kernelbayes.filters.sequences import Part
 from kernelbayes.filters.smooth import Smoothing
-from kernelbayes.select.search import Trial
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
@@ -113,10 +111,8 @@ def _ahead(
     learn(ahead.set_params(rank=model.rank_), parts)
     Z, scale = to_numpy(as_vectors(model.Z_, "Z")), spreads(model.Z_)
     errors = [np.sum(((to_numpy(m.observations_.X) - Z) / scale) ** 2, 1) for m in (model, ahead)]
-    usable = ahead.observations_.usable
-    errors = errors if usable is None else [e[usable] for e in errors]
-    plain, better = (Trial("", e, batch=TOGETHER_IN_TIME) for e in errors)
-    if not clearly_better(better, plain, SURE):
+    gain = (errors[0] - errors[1])[ahead.observations_.usable]
+    if not np.mean(gain) > SURE * np.std(gain) / np.sqrt(len(gain)):
         return None
     if model.calibration_ is not None:  # the last steps, which see nothing later, stay filtered
         blocks = left_out(blank, groups)

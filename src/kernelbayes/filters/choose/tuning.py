@@ -31,11 +31,10 @@ All of this is about filtering. With ``smooth=True`` the ridge of the backward s
 by smoothing the held-out parts: a state with little noise of its own needs a smaller one than a
 noisy state (0.01 against 0.3 in the models tried).
 
-Losses: ``"error"`` (squared error of the mean, each column of the state in units of its spread; for
-states that are not vectors, the squared RKHS distance to the truth), ``"mass"`` (minus the
-logarithm of the belief's mass within a quarter of the median distance of the truth), ``"coverage"``
-(how far the coverage of 90 % intervals is from 90 %), or a function ``(beliefs, Z) -> array (T,)``
-of losses.
+Losses: ``"error"`` (squared error of the mean; for states that are not vectors, the squared RKHS
+distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the
+median distance of the truth), ``"coverage"`` (how far the coverage of 90 % intervals is from 90 %),
+or a function ``(beliefs, Z) -> array (T,)`` of losses.
 """
 
 import math
@@ -48,10 +47,9 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import Bools, Rng, as_vectors, to_numpy, warn
 from kernelbayes.filters.bayes import KernelBayesFilter
-from kernelbayes.filters.choose.blocks import subsample
 from kernelbayes.filters.choose.choices import per_dimension
-from kernelbayes.filters.choose.default import choose, judge_states
-from kernelbayes.filters.choose.holdout import Loss, controls_of, cut, judge_of, learn
+from kernelbayes.filters.choose.default import choose
+from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
 from kernelbayes.filters.choose.options import PLAIN
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
 from kernelbayes.filters.choose.walks import in_order, walked
@@ -59,7 +57,7 @@ from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.montecarlo import KernelMonteCarloFilter
-from kernelbayes.filters.sequences import Part, read
+from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import Kernel, Laplace, Polynomial, RationalQuadratic, Warped
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import median_distance
@@ -89,10 +87,6 @@ OTHER_RIDGES = (1.0, 0.1, 0.01)
 # Share of the budget after which other kernels are tried, even if moves still help: what is left
 # pays for a race of all of them and some moves of the winner. The share is a judgement.
 BEFORE_KERNELS = 0.6
-# More pairs than the first of these are searched with a rank of the second, and of more steps than
-# the third, pieces evenly spread: 40 passes over two halves then take minutes on one core. The
-# filter that is returned learns from all, with the rank that it was given or the default's.
-EXACT_SEARCH, SEARCH_RANK, SEARCH_STEPS = 500, 150, 2400
 
 
 @tune.register(KernelBayesFilter)
@@ -121,13 +115,9 @@ def tune_filter(
     """
     if finite(budget, "budget") < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
-    some = read(X, Z, controls, [getattr(model, f"kernel_{v}", None) for v in "xzu"])
-    if isinstance(model, KernelBayesFilter):
-        some = subsample(some, SEARCH_STEPS)
-    groups = cut([s.X for s in some], [s.Z for s in some], controls_of(some), parts, model)
+    groups = cut(X, Z, controls, parts, model)
     states = _joined([s for group in groups for s in group])[2]
-    kernel = model.kernel_z or default_kernel(states, "Z")
-    judge = judge_states(kernel, states) if loss == "error" else judge_of(loss, kernel, states)
+    judge = judge_of(loss, model.kernel_z or default_kernel(states, "Z"), states)
     search = _Search(model, groups, judge, budget=budget, candidates=_checked(candidates))
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
         best = search.run()
@@ -139,7 +129,7 @@ def tune_filter(
     chosen = search.parameters(best.candidate.at)
     if smooth:
         chosen["back_ridge"] = search.back_ridge(chosen)
-    tuned: Filter = clone(model).set_params(**{**chosen, "rank": model.rank})
+    tuned: Filter = clone(model).set_params(**chosen)
     if getattr(tuned, "intervals", "") == "auto":  # a fit that has nothing to choose has no blocks
         tuned.set_params(intervals="calibrated")
     if rng is not None and tuned.rng is None:
@@ -194,9 +184,8 @@ class _Search(Races):
         """List what the filter chooses by default, and others; what is set on it is kept."""
         model = self.model
         if isinstance(model, KernelBayesFilter):
-            choice, few = choose(model, self.every), count(self.Z) <= EXACT_SEARCH
-            rank = model.rank if few or model.rank is not None else SEARCH_RANK
-            return [{**found, "rank": rank} for found in (choice.arguments, *choice.others)]
+            choice = choose(model, self.every)
+            return [{**found, "rank": model.rank} for found in (choice.arguments, *choice.others)]
         kernel_x, kernel_z = model.kernel_x, model.kernel_z
         kernels = {"kernel_x": kernel_x or default_kernel(self.X)}
         kernels["kernel_z"] = kernel_z or default_kernel(self.Z, "Z").scaled(0.5)
@@ -293,7 +282,7 @@ class _Search(Races):
         """Move one parameter at a time until no move of this size helps."""
         base = self.bases[best.candidate.at.base]
         kernels = {"x": base["kernel_x"], "z": base["kernel_z"]}
-        names = [n for n in step if n not in kernels or kernels[n].scaled(2.0) != kernels[n]]
+        names = [name for name in step if name not in kernels or _scalable(kernels[name])]
         before = None
         while best is not before:
             before = best
@@ -345,3 +334,7 @@ def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | Ne
                 f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
             )
     return tuple(candidates)
+
+
+def _scalable(kernel: Kernel) -> bool:
+    return kernel.scaled(2.0) != kernel
