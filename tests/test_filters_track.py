@@ -121,3 +121,44 @@ def test_a_tracked_filter_is_saved_and_goes_on(tmp_path):
     for row in new[6:]:
         state, _ = model.step(state, row)
     np.testing.assert_allclose(state.belief.mean(), model.filter(new).mean()[-1])
+
+
+def walk(length, seed=0):
+    """A slow walk on a line, and twelve noisy sensors of it."""
+    rng = np.random.default_rng(seed)
+    z = np.zeros(length)
+    for t in range(1, length):
+        z[t] = 0.9 * z[t - 1] + 0.4 * rng.normal()
+    return z, z[:, None] + 2.0 * rng.normal(size=(length, 12))
+
+
+def test_one_long_sequence_among_short_ones():
+    z, x = walk(230)
+    ends = np.cumsum([200, 10, 10])
+    # Without the long one, too few states are left for a track; the default must do without.
+    model = kb.KernelBayesFilter(rng=0).fit(np.split(x, ends), np.split(z, ends))
+    assert model.features_ != "tracked"
+    given = kb.KernelBayesFilter(features="tracked", lags=2, rng=0)
+    given.fit(np.split(x, ends), np.split(z, ends))
+    assert "too short to track" in given.choice_.why["settings"]
+
+
+@pytest.mark.parametrize("features", ["auto", "regression", "tracked"])
+def test_observations_at_every_second_step(features):
+    z, x = walk(160)
+    x[1::2] = np.nan
+    lags = "auto" if features == "auto" else 2
+    model = kb.KernelBayesFilter(features=features, lags=lags, rng=0).fit(x, z)
+    assert np.isfinite(model.filter(x[:20]).mean()).all()
+
+
+@pytest.mark.parametrize("features", ["regression", "tracked"])
+def test_names_as_states(features):
+    z, x = walk(200)
+    names = np.where(z > 0, "up", "down")
+    options = {"order": 1, "memory": 1.0, "tempering": 1.0, "intervals": "plain", "rng": 0}
+    model = kb.KernelBayesFilter(features=features, lags=2, **options).fit(x, names)
+    beliefs = model.filter(x)
+    assert not beliefs.info.fallback.any()  # the kernel is on estimates, not on names
+    assert np.mean(np.asarray(beliefs.mode()).ravel() == names) > np.mean(names == "up")
+    assert len(model.smooth(x[:20]).mode()) == 20

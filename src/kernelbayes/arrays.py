@@ -47,7 +47,10 @@ class NumericalWarning(UserWarning):
 def warn(text: str, category: type[Warning] = NumericalWarning) -> None:
     """Warn, naming the line outside of this package from which it was called."""
     frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("kernelbayes."):
+    # functools and contextlib stand between our own frames: cached properties and contexts.
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(
+        ("kernelbayes.", "functools", "contextlib")
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)
 

@@ -117,9 +117,9 @@ class Landmarks(_Finite):
               \phi_r(x) = L^{-1} k(z, x), \quad L L^\top = K_{zz}
 
     Made by :func:`nystrom` and :func:`pivoted_cholesky`. ``kernel`` is what is approximated,
-    ``landmarks`` are r points, ``factor`` (r, r) is L, and ``error`` the relative trace error on
-    the points it was made from, measured when first asked for. Landmarks that depend linearly on
-    the others, to rounding, come last and have no feature of their own.
+    ``landmarks`` are r points or more, ``factor`` (r, r) is L of the first r, and ``error`` the
+    relative trace error on the points it was made from, measured when first asked for. Landmarks
+    that depend linearly on the others, to rounding, come last and have no feature of their own.
     """
 
     landmarks: Points = field(repr=False)

@@ -40,7 +40,7 @@ def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
     """Solve L Y = B, or L^T Y = B, for lower-triangular L (r, r) and B (r,) or (r, k)."""
     if isinstance(L, np.ndarray):
         if B.size == 0:
-            return np.zeros(B.shape)
+            return np.zeros(B.shape, dtype=np.result_type(L, B))
         # LAPACK itself: SciPy's checks take longer than the solve of a small system. It reads
         # columns first, so a factor stored by rows is an upper one to it.
         trtrs: Any = scipy.linalg.get_lapack_funcs("trtrs", (L, B))

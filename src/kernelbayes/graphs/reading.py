@@ -134,7 +134,8 @@ def learn(
     nodes = list(data) if learned_tree else []
     structure = read_graph(graph, templates, nodes)
     named = kernels if isinstance(kernels, Mapping) else {}
-    unknown = [key for key in named if key not in {*structure.position, *structure.names}]
+    known = {*structure.position, *structure.names, *((v, u) for u, v in structure.edges)}
+    unknown = [key for key in named if key not in known]
     if unknown:
         raise ValueError(f"kernels are given for {unknown}, which are no nodes, edges or templates")
     if _is_pairs(structure, data):
@@ -210,10 +211,15 @@ def _from_pairs(
 
 def edge_kernels(kernels: Kernels, name: Hashable) -> tuple[Kernel, Kernel] | None:
     """Kernels given for the two ends of an edge or template, if any."""
-    if not isinstance(kernels, Mapping) or name not in kernels:
+    if not isinstance(kernels, Mapping):
         return None
-    given = kernels[name]
+    turned = name[::-1] if isinstance(name, tuple) and len(name) == 2 else None
+    given = kernels.get(name, kernels.get(turned))
+    if given is None:
+        return None
     first, second = given if isinstance(given, tuple) else (given, given)
+    if name not in kernels:  # the edge was written the other way round
+        first, second = second, first
     return as_kernel(first, f"the kernel of {name!r}"), as_kernel(second, f"that of {name!r}")
 
 

@@ -303,7 +303,7 @@ def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice]
         E = cdist(U[rows], V[columns], "sqeuclidean")
         E *= -0.5
         with np.errstate(over="ignore"):  # minus infinity is right: the kernel is zero there
-            return E.astype(U.dtype, copy=False)
+            return E.astype(np.result_type(U, V), copy=False)
 
     if kink or U.size * len(V) <= DIRECT_WORK:
         return direct

@@ -88,8 +88,10 @@ class Net:
                 layers += [nn.Conv1d(before, after, 3, padding=1), nn.ReLU()]
                 before = after
             size = steps * before
-        drop = [nn.Dropout(DROPOUT)] if self.kind == "cnn" else []
-        head = [nn.Flatten(), *drop, nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
+        flat = nn.Flatten()
+        if self.kind == "cnn":  # in one, so that layers keep the numbers that files have for them
+            flat = nn.Sequential(flat, nn.Dropout(DROPOUT))
+        head = [flat, nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
         return nn.Sequential(first, *layers, *head, nn.Linear(LAST_HIDDEN, self.dim))
 
     @property

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -148,7 +147,6 @@ def from_distribution(dist: PriorLike) -> Component:
     )
 
 
-@lru_cache(maxsize=16)  # priors in use
 def joint_density(parts: tuple[Component, ...]) -> LogDensity:
     """Log density of independent components, all of one of SciPy's families in one costly call."""
     groups: dict[Any, list[int]] = {}
@@ -166,8 +164,8 @@ def joint_density(parts: tuple[Component, ...]) -> LogDensity:
         part, columns = parts[group[0]], np.concatenate([columns_of[j] for j in group])
         if len(group) > 1:
             dists: list[Any] = [parts[j].made[1] for j in group]  # type: ignore[index]
-            args = [np.ravel(a) for a in zip(*(d.args for d in dists), strict=True)]
-            words = {name: np.ravel([d.kwds[name] for d in dists]) for name in dists[0].kwds}
+            args = [np.hstack(a) for a in zip(*(d.args for d in dists), strict=True)]
+            words = {name: np.hstack([d.kwds[name] for d in dists]) for name in dists[0].kwds}
             part = from_distribution(dists[0].dist(*args, **words))
         logs.append((columns, part.log_density))
     return lambda theta: np.asarray(sum(log(theta[:, columns]) for columns, log in logs))

@@ -16,11 +16,14 @@ from sklearn.base import clone
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.holdout import controls_of, cut, learn, stretches
 from kernelbayes.filters.encode.lags import check_lags
+from kernelbayes.filters.encode.regression import targets
+from kernelbayes.filters.encode.track import trackable
 from kernelbayes.filters.loop import Filter, run_all
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join, pieces_of
 from kernelbayes.filters.smooth import Run
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import Points, count
 
 if TYPE_CHECKING:
@@ -61,6 +64,12 @@ def blocks_of(model: KernelBayesFilter, parts: list[Part], fill: bool = True) ->
     longest = sorted(max(count(s.X) for s in group) for group in groups)
     if not isinstance(model.lags, str) and longest[-2] < check_lags(model.lags):
         raise ValueError(f"pieces of {longest[-2]} steps are shorter than the window of lags")
+    if model.features == "tracked":
+        q = targets(some[0].Z, model.kernel_z or default_kernel(some[0].Z, "Z")).shape[1]
+        for group in groups:
+            left = [count(s.Z) for other in groups if other is not group for s in other]
+            if not trackable(left, q):
+                raise ValueError("without one of the blocks, the sequences are too short to track")
     return groups
 
 

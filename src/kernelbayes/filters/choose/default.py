@@ -48,6 +48,7 @@ from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.encode.encoder import ESTIMATES
+from kernelbayes.filters.encode.regression import targets
 from kernelbayes.filters.loop import filtered
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
@@ -112,7 +113,9 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
             f"{LARGE_RANK}: {n} training rows, and above {MOST_EXACT} exact steps are slow"
         )
     # Estimates of the state have its units.
-    seen = data.Z if model.features in ESTIMATES else data.X
+    seen = data.X
+    if model.features in ESTIMATES:
+        seen = targets(data.Z, model.kernel_z or default_kernel(data.Z, "Z"))
     first = _first_guess(given, seen, data.Z, data.controls, model.method)
     # Options race with the rest, but not alone: with all else given, the filter is the plain one.
     complete = all(first[name] is given[name] for name in NAMES if name not in PLAIN)

@@ -23,7 +23,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
 from kernelbayes.filters.encode.lags import choose_scales, windows
 from kernelbayes.filters.encode.regression import window_error
-from kernelbayes.filters.encode.track import tracked_error
+from kernelbayes.filters.encode.track import trackable, tracked_error
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
 from kernelbayes.kernels import Kernel
@@ -110,7 +110,9 @@ class Challenge:
         W = {k: np.concatenate([windows(rows, k) for rows in X]) for k in lengths}
         errors = {k: window_error(W[k], Z, k) for k in lengths}
         k = min(errors, key=errors.__getitem__)
-        tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
+        tracked = np.inf
+        if can_track(self.races):
+            tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
         worth = {"regression": errors[k], "tracked": tracked}
         worth = {name: error for name, error in worth.items() if error <= WORTH_A_RACE * best.score}
         if not worth:
@@ -123,8 +125,9 @@ class Challenge:
             if not free or at["memory"] == 0.0:
                 yield from ({**new, "features": name} for name in worth)
                 continue
-            # With memory the past would count twice in what is tracked.
-            yield {**new, "features": min(worth)}
+            # With memory the past counts twice in what is tracked: only if there is nothing else.
+            with_memory = "regression" if "regression" in worth else "tracked"
+            yield {**new, "features": with_memory}
             yield {
                 **new,
                 "features": min(worth, key=worth.__getitem__),
@@ -145,6 +148,13 @@ class Challenge:
                 yield from ({**at, "memory": 0.0, "ridge": ridge} for ridge in ridges)
 
 
+def can_track(races: Races) -> bool:
+    """Whether what is left when any part is held out is long enough for a track."""
+    q = _rows(races.every[0], "Z").shape[1]
+    left = (races.without(i) for i in races.held_out)
+    return all(trackable([count(s.Z) for s in parts], q) for parts in left)
+
+
 def reach(parts: list[Part], lags: int) -> bool:
     """Whether observations are vectors, and windows of so many reach back for most steps."""
     X = parts[0].X
@@ -154,7 +164,7 @@ def reach(parts: list[Part], lags: int) -> bool:
     return bool(2 * lengths[lengths >= 2 * lags].sum() >= lengths.sum())
 
 
-def _rows(part: Part) -> np.ndarray:
-    """Observations (T, d) of a sequence."""
-    X = np.asarray(to_numpy(part.X), dtype=float)
+def _rows(part: Part, name: str = "X") -> np.ndarray:
+    """Observations (T, d) of a sequence, or its states."""
+    X = np.asarray(to_numpy(getattr(part, name)), dtype=float)
     return X[:, None] if X.ndim == 1 else X

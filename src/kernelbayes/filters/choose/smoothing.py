@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import as_vectors, quiet, to_numpy, warn
+from kernelbayes.arrays import quiet, to_numpy, warn
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import Block, blocks_of, left_out, plain_copy, with_truth
 from kernelbayes.filters.choose.default import judge_states, spreads
 from kernelbayes.filters.choose.holdout import Judge, calibrated, learn, training_parts
 from kernelbayes.filters.choose.options import SURE
 from kernelbayes.filters.encode.encoder import ESTIMATES
+from kernelbayes.filters.encode.regression import targets
 from kernelbayes.filters.loop import filtered, smooth_all
 from kernelbayes.filters.missing import complete
 from kernelbayes.filters.sequences import Part
@@ -65,12 +66,13 @@ def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     """Ridge with the least loss of smoothing blocks that the filter has not learned from."""
     free = isinstance(model.back_ridge, str)
     first = FIRST_BACK if free else float(model.back_ridge)
+    blank = plain_copy(model, model.choice_.arguments).set_params(back_ridge=first)
     try:
         groups = blocks_of(model, parts, fill=False)
+        blocks = left_out(blank, groups)
     except ValueError:  # nothing can be left out
         return Smoothing(first)
-    blank = plain_copy(model, model.choice_.arguments).set_params(back_ridge=first)
-    judge, blocks = judge_states(model.kernel_z_, model.Z_), left_out(blank, groups)
+    judge = judge_states(model.kernel_z_, model.Z_)
 
     def smoothed(ridge: float) -> list[list[Beliefs]]:
         return [smooth_all(b.model.set_params(back_ridge=ridge), b.runs) for b in blocks]
@@ -109,7 +111,8 @@ def _ahead(
     blank.leads_ = leads
     ahead: KernelBayesFilter = copy(blank)
     learn(ahead.set_params(rank=model.rank_), parts)
-    Z, scale = to_numpy(as_vectors(model.Z_, "Z")), spreads(model.Z_)
+    Z = targets(model.Z_, model.kernel_z_)
+    scale = spreads(Z)
     errors = [np.sum(((to_numpy(m.observations_.X) - Z) / scale) ** 2, 1) for m in (model, ahead)]
     gain = (errors[0] - errors[1])[ahead.observations_.usable]
     if not np.mean(gain) > SURE * np.std(gain) / np.sqrt(len(gain)):

@@ -50,7 +50,7 @@ from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
-from kernelbayes.filters.choose.options import PLAIN
+from kernelbayes.filters.choose.options import PLAIN, can_track
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
 from kernelbayes.filters.choose.walks import in_order, walked
 from kernelbayes.filters.encode.encoder import ESTIMATES
@@ -185,7 +185,11 @@ class _Search(Races):
         model = self.model
         if isinstance(model, KernelBayesFilter):
             choice = choose(model, self.every)
-            return [{**found, "rank": model.rank} for found in (choice.arguments, *choice.others)]
+            found = [{**one, "rank": model.rank} for one in (choice.arguments, *choice.others)]
+            tracked = [one["features"] == "tracked" for one in found]
+            if not any(tracked) or all(tracked) or can_track(self):
+                return found
+            return [one for one, uses in zip(found, tracked, strict=True) if not uses]
         kernel_x, kernel_z = model.kernel_x, model.kernel_z
         kernels = {"kernel_x": kernel_x or default_kernel(self.X)}
         kernels["kernel_z"] = kernel_z or default_kernel(self.Z, "Z").scaled(0.5)

@@ -107,8 +107,8 @@ def window_error(W: Array, Z: Points, lags: int) -> float:
     d = V.shape[1] // lags
     rows = np.flatnonzero(~np.isnan(V[:, :d]).all(axis=1))
     V, Y = V[rows], Y[rows]
-    centre, spread = np.nanmean(V, axis=0), np.nanstd(V, axis=0)
-    inputs = (filled(V, d, centre) - centre) / np.where(spread > 0.0, spread, 1.0)
+    centre, spread = _scales_of(V, d)
+    inputs = (filled(V, d, centre) - centre) / spread
     unit = Y.std(axis=0)
     H = (Y - Y.mean(axis=0)) / np.where(unit > 0.0, unit, 1.0)
     return _chosen(inputs, H, np.random.default_rng(0), WINDOW_SCALES[1:2])[3]
@@ -122,9 +122,9 @@ def _learned(
     short = seen & reaches_less(V, d)
     halved = V.shape[1] > d and bool(short.any())
     rows = seen & ~short if halved and np.sum(seen & ~short) >= 2 * TIME_BLOCKS else seen
-    centre, spread = np.nanmean(V[rows], axis=0), np.nanstd(V[rows], axis=0)
+    centre, spread = _scales_of(V[rows], d)
     middle, unit = Y.mean(axis=0), Y.std(axis=0)
-    spread, unit = np.where(spread > 0.0, spread, 1.0), np.where(unit > 0.0, unit, 1.0)
+    unit = np.where(unit > 0.0, unit, 1.0)
     inputs = (filled(V[rows], d, centre) - centre) / spread
     H = ((Y - middle) / unit)[rows]
     basis, ridge, scale, _ = _chosen(inputs, H, rng, scales)
@@ -139,6 +139,13 @@ def _learned(
         left_out[seen & ~rows] = others[seen & ~rows]
     scales_of = centre, spread, middle, unit
     return Regressed(*basis.reduced(coefficients), *scales_of, d, shorter), left_out
+
+
+def _scales_of(V: Floats, d: int) -> tuple[Floats, Floats]:
+    """Means and standard deviations (kd,) of windows; of a lag never seen, those of the newest."""
+    V = np.where(np.isnan(V).all(axis=0), np.tile(V[:, :d], V.shape[1] // d), V)
+    spread = np.nanstd(V, axis=0)
+    return np.nanmean(V, axis=0), np.where(spread > 0.0, spread, 1.0)
 
 
 def reaches_less(V: Floats, d: int) -> Bools:

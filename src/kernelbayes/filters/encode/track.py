@@ -144,16 +144,18 @@ def learn_track(
     return window, replace(track, second=second), left_out
 
 
+def trackable(lengths: Sequence[int], q: int) -> bool:
+    """Whether sequences of these lengths have enough states of q coordinates for a track."""
+    return sum(max(0, size - 2) for size in lengths) >= _least_states(q)
+
+
 def tracked_error(X: Array, W: Array, Z: Points, lengths: Sequence[int]) -> float:
     """Mean squared error of left-out estimates, in the variances of the states.
 
-    Arguments as in :func:`learn_track`; infinite where half of the sequences, as may be left when
-    blocks are left out, would be too short for a track.
+    Arguments as in :func:`learn_track`.
     """
     kernel = Gaussian(1.0)
     H = targets(Z, kernel)
-    if sum(max(0, size - 2) for size in lengths) < 2 * _least_states(H.shape[1]):
-        return np.inf
     with warnings.catch_warnings():  # about estimates that are constant, say
         warnings.simplefilter("ignore", NumericalWarning)
         left_out = learn_track(X, W, Z, kernel, lengths, False, 0)[2]
