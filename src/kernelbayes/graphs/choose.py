@@ -12,7 +12,7 @@ from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels
 from kernelbayes.graphs.relation import Domain, Floor, Relation
 from kernelbayes.graphs.structure import Node
-from kernelbayes.kernels import Gaussian, Kernel, Laplace
+from kernelbayes.kernels import Kernel, Laplace
 from kernelbayes.points import PointsLike
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row, Table
@@ -81,8 +81,9 @@ def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Lea
             kernel.scaled, score, math.inf,
             start=FIRST_SCALES, finest=2.0, narrowest=NARROWEST_SCALE, widest=WIDEST_SCALE,
         )  # fmt: skip
-        if isinstance(kernel, Gaussian) and found.domains[number].size <= LAPLACE_POINTS:
-            tried.append({"scale": "Laplace", **score(Laplace(kernel.bandwidth))})
+        h = kernel.gaussian_bandwidth
+        if h is not None and found.domains[number].size <= LAPLACE_POINTS:
+            tried.append({"scale": "Laplace", **score(Laplace(h))})
         node = graph.nodes[int(np.flatnonzero(graph.domain == number)[0])]
         where = {"node": node, "edge": graph.names[ends[0][0]] if len(ends) == 1 else "all"}
         table += [{**where, "scale": row["scale"], "score": row["score"]} for row in tried]
