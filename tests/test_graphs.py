@@ -471,7 +471,10 @@ def test_edges_have_kernels_of_their_own(rows):
     with pytest.raises(TypeError, match="kernel of"):
         kb.KernelBeliefPropagation(CHAIN, {("a", "b"): 3.0}).fit(rows)
     with pytest.raises(ValueError, match="no nodes, edges or templates"):
-        kb.KernelBeliefPropagation(CHAIN, {("b", "a"): sharp}).fit(rows)
+        kb.KernelBeliefPropagation(CHAIN, {("a", "c"): sharp}).fit(rows)
+    turned = kb.KernelBeliefPropagation([("a", "b")], {("b", "a"): (wide, sharp)}).fit(rows)
+    assert [d.kernel for d in turned.learned_.relations[0].domains] == [sharp, wide]
+    assert len(turned.tuning_) == 0
 
 
 def test_kernels_of_edges_are_chosen_on_held_out_pairs():
