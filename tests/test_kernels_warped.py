@@ -85,3 +85,11 @@ def test_missing_coordinates_are_left_out():
 def test_bad_arguments_are_named(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+@pytest.mark.torch
+def test_the_norm_of_nothing_has_a_gradient():
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    kb.Warped(kb.Gaussian(1.0), "norm")(x, torch.ones(3, 2, dtype=torch.float64)).sum().backward()
+    assert torch.all(torch.isfinite(x.grad))

@@ -337,3 +337,18 @@ def test_posteriors_narrow_with_the_number_of_rows(blocks):
         x = np.random.default_rng(1).normal(0.5, 1.0, size=(k, 1))
         mean, var = closed_form(x.mean(), noise=1 / np.sqrt(k))
         assert_close(model.posterior(x), mean, var, 400)
+
+
+def test_far_from_all_simulations_nothing_lies_beyond_the_prior():
+    def simulator(theta, rng):
+        y = theta[0] + theta[1] * rng.normal(size=20)
+        return [y.mean(), y.std(ddof=1)]
+
+    prior = {"p": stats.uniform(0, 1), "s": stats.halfnorm(scale=2)}
+    with pytest.warns(NumericalWarning, match="further from all simulations"):
+        posterior = infer(simulator, prior, [40, 0.5], n_simulations=200, rng=0)
+    # Of 200 draws of a half-normal, none is above ten deviations.
+    assert posterior.points[:, 1].max() < 20.0
+    assert {row["verdict"] for row in posterior.summary()} == {
+        "outside the sample: partly the prior"
+    }

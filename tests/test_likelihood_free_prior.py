@@ -317,3 +317,11 @@ def test_the_joint_density_is_the_product_of_all_components():
     np.testing.assert_allclose(prior.log_density(theta), np.sum(logs, axis=0), rtol=1e-12)
     again = pickle.loads(pickle.dumps(prior))
     np.testing.assert_array_equal(again.log_density(theta), prior.log_density(theta))
+
+
+@pytest.mark.parametrize(
+    "prior", [{"p": (0, 1), "s": (0, 2)}, {"p": 0.5}, {"p": stats.norm(), "s": [0, 1]}]
+)
+def test_ranges_are_no_draws(prior):
+    with pytest.raises(ValueError, match="for a range give"):
+        as_prior(prior)

@@ -93,7 +93,9 @@ def trust(mu: Weighted) -> list[Row]:
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
     support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
     ess = np.atleast_1d(to_numpy(mu.ess))
-    outside = np.zeros(len(ess)) if filled is None else np.atleast_1d(to_numpy(filled))
+    # Where the prior's share is not told, it is all where there is no support.
+    filled = (0.0 if support is None else to_numpy(support) == 0.0) if filled is None else filled
+    outside = np.broadcast_to(np.asarray(to_numpy(filled), dtype=float), ess.shape)
     # Where every category is one point, weights are probabilities, and few points are no bad sign.
     points = getattr(mu, "points", None)  # several posteriors have points of their own
     exact = (

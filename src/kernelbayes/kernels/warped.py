@@ -91,7 +91,9 @@ class Warped(Combined):
         sizes = xp.clip(xp.abs(U), min=SMALLEST)
         if self.transform == "norm":
             most = xp.max(sizes, axis=1, keepdims=True)  # so that no square overflows
-            sizes = most * xp.sqrt(xp.mean((U / most) ** 2, axis=1, keepdims=True))
+            square = xp.mean((U / most) ** 2, axis=1, keepdims=True)
+            # At zero a root has no derivative; so small a value is SMALLEST below in any case.
+            sizes = most * xp.sqrt(xp.clip(square, min=xp.finfo(U.dtype).smallest_normal))
         return xp.log(xp.clip(sizes, min=SMALLEST))
 
     def _shares(self, X: Points) -> list[Points]:

@@ -250,7 +250,9 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
             smoothing = None  # chosen for posteriors much narrower than this one
         if self.variant_.kind != "likelihood":
             low, high = task.P.min(axis=0), task.P.max(axis=0)
-            points = np.clip(points, low - BEYOND * (high - low), high + BEYOND * (high - low))
+            # Far from all simulations an extrapolation knows nothing beyond the prior's own draws.
+            beyond = (BEYOND if prior_share == 0 else 0.0) * (high - low)
+            points = np.clip(points, low - beyond, high + beyond)
         ess = float(1.0 / np.sum(weights**2))
         if ess < UNCERTAIN_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
             warn(

@@ -264,8 +264,12 @@ def _read(prior: PriorLike) -> Prior:
         return prior
     if prior is None:
         raise TypeError("there is no prior: a scipy.stats distribution, a list of them, or draws")
-    if isinstance(prior, Mapping) and not _holds_numbers(list(prior.values())):
-        return _joined(list(prior.values()), tuple(str(name) for name in prior))
+    if isinstance(prior, Mapping):
+        values = list(prior.values())
+        if any(np.size(v) < 3 and _holds_numbers([v]) for v in values):
+            raise ValueError(f"for a range give stats.uniform(low, high - low), not {prior!r}")
+        if not _holds_numbers(values):
+            return _joined(values, tuple(str(name) for name in prior))
     if isinstance(prior, list | tuple) and not _holds_numbers(prior):
         return _joined(prior, None)
     if isinstance(prior, type):

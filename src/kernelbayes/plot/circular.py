@@ -19,7 +19,7 @@ def around(
     for j, period in enumerate(periods):
         if period is not None:
             X[:, j] = mean[j] + (X[:, j] - mean[j] + period / 2.0) % period - period / 2.0
-            ends[j] += mean[j] - (mean[j] - ends[j, 0]) % period - ends[j, 0]
+            ends[j] -= _turned(ends[j].mean() - mean[j], period)
     return X, np.asarray(mean), ends
 
 
@@ -28,8 +28,12 @@ def unrolled(mean: Floats, ends: Floats, period: float | None) -> tuple[Floats, 
     if period is None:
         return mean, ends
     line = np.unwrap(mean, period=period)  # what follows is within half a turn of what was
-    low = line - (mean - ends[:, 0]) % period
-    return line, np.stack([low, low + ends[:, 1] - ends[:, 0]], axis=1)
+    return line, ends - _turned(ends.mean(axis=1) - line, period)[:, None]
+
+
+def _turned(differences: Any, period: float) -> Any:
+    """Whole periods in differences, after which they are within half a turn."""
+    return period * np.round(differences / period)
 
 
 def turns(values: Floats, period: float | None) -> Floats:
