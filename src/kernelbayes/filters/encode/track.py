@@ -9,17 +9,16 @@ An estimate of E[z | x_t] forgets the past, and a window remembers only a few st
 all by least squares on the training sequences, with cross-fitted estimates. The Kalman filter of
 this model gives a mean :math:`m_t`, and a second regression estimates :math:`E[z \mid m_t, w_t]`
 with the estimate :math:`w_t` of the window beside it. For a linear sensor with Gaussian noise
-E[z | x_t] says all that x_t says of the state, and the track is the Kalman filter on observations;
-a sensor that is not linear costs it nothing, and neither do many columns.
+E[z | x_t] says all that x_t says of the state, and the track is the Kalman filter on observations.
+Where the sensor is not linear, or has many columns, the regression takes care of that first.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, NumericalWarning, Rng, like, to_numpy
+from kernelbayes.arrays import Array, Floats, Rng, like, quiet, to_numpy
 from kernelbayes.filters.encode.regression import Regressed, learn_regression, targets
 from kernelbayes.gram.lapack import least_squares, solve_positive
 from kernelbayes.kernels import Gaussian, Kernel
@@ -156,8 +155,7 @@ def tracked_error(X: Array, W: Array, Z: Points, lengths: Sequence[int]) -> floa
     """
     kernel = Gaussian(1.0)
     H = targets(Z, kernel)
-    with warnings.catch_warnings():  # about estimates that are constant, say
-        warnings.simplefilter("ignore", NumericalWarning)
+    with quiet():  # about estimates that are constant, say
         left_out = learn_track(X, W, Z, kernel, lengths, False, 0)[2]
     unit = H.std(axis=0)
     return float(np.nanmean(((left_out - H) / np.where(unit > 0.0, unit, 1.0)) ** 2))
