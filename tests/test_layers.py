@@ -10,6 +10,7 @@ import kernelbayes
 SOURCE = Path(kernelbayes.__file__).parent
 LAYERS = [
     *(
+        "types",
         "objects",
         "arrays",
         "points",

@@ -20,18 +20,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_torch
 from threadpoolctl import ThreadpoolController
 
 from kernelbayes.objects import numbers_of, refuse_dates, unmasked
-
-# An array of any library behind the array-API standard. No static type covers NumPy, torch and the
-# others with their operators, so the checker sees Any; the name says what is meant.
-Array = Any
-# What can be read as an array: also a frame, a series, a mapping of columns, a list of numbers.
-ArrayLike = Any
-# NumPy arrays by what they hold; their shapes are in the docstrings.
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.integer[Any]]
-Bools = npt.NDArray[np.bool_]
-# What every ``rng`` argument takes: a seed, a generator (which advances), or None.
-Rng = int | np.random.Generator | None
+from kernelbayes.types import Array, ArrayLike, Rng
 
 # Entries of one row block: 32 MB of float64. Every loop over many rows stays within a few of these.
 BLOCK_ENTRIES = 2**22

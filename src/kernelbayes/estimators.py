@@ -18,21 +18,13 @@ from typing import Any, Self, get_args
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Rng, as_array, as_floats, as_generator, namespace
+from kernelbayes.arrays import as_array, as_floats, as_generator, namespace
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import check_ridge
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.settings import KernelSettings
-from kernelbayes.points import (
-    PointsLike,
-    column_names,
-    flag,
-    in_order,
-    integer,
-    numeric_values,
-    option,
-)
+from kernelbayes.points import column_names, flag, in_order, integer, numeric_values, option
 from kernelbayes.rules.bayes import Form, bayes_rule, choose_ridge, turned
 from kernelbayes.rules.conditional import (
     Conditional,
@@ -58,6 +50,7 @@ from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable, checked_pairs, checked_queries, variable
 from kernelbayes.scale.sources import Columns, as_source
 from kernelbayes.scale.statistics import Summed
+from kernelbayes.types import Array, PointsLike, Rng
 
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 

@@ -21,10 +21,11 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from kernelbayes.arrays import Floats, Ints, threads_for
+from kernelbayes.arrays import threads_for
 from kernelbayes.gram import Gram
 from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
 from kernelbayes.gram.solvers import cho_solve
+from kernelbayes.types import Floats, Ints
 
 # A squared distance is known to about this, relative to the largest k(x, x): some ten roundings.
 ROUNDING = 1e-14

@@ -11,11 +11,12 @@ import contextlib
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, epsilon, like, to_float, to_numpy
+from kernelbayes.arrays import epsilon, like, to_float, to_numpy
 from kernelbayes.embedding import Embedding, embed, mmd2
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import count, take
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 
 def check_kernel(kernel: Kernel, points: PointsLike) -> None:

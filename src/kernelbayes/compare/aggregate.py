@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from kernelbayes.arrays import Array, Floats, Rng, as_doubles, as_generator, warn
+from kernelbayes.arrays import as_doubles, as_generator, warn
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import Sums, TwoSamples
 from kernelbayes.compare.nulls import DECIMALS, TIES, corrected_level, log_tails
@@ -57,7 +57,8 @@ from kernelbayes.compare.samples import (
 )
 from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count, own, share
+from kernelbayes.points import count, own, share
+from kernelbayes.types import Array, Floats, PointsLike, Rng
 
 
 def mmd_aggregated(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator, warn
+from kernelbayes.arrays import as_generator, warn
 from kernelbayes.compare.problem import Options, one_space, same_columns
 from kernelbayes.compare.residuals import Candidate, left_over, residual_test
 from kernelbayes.compare.result import KernelTestResult
@@ -17,7 +17,8 @@ from kernelbayes.compare.samples import check_pairs, check_room, pooled_kernel
 from kernelbayes.kernels import Delta, Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import PointsLike, concatenate, own
+from kernelbayes.points import concatenate, own
+from kernelbayes.types import PointsLike, Rng
 
 
 def ci_test(

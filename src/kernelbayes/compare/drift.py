@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Floats, Rng, as_array, as_generator, as_vectors, quiet
+from kernelbayes.arrays import as_array, as_generator, as_vectors, quiet
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult
@@ -23,8 +23,9 @@ from kernelbayes.kernels.default import columns_of
 from kernelbayes.objects import numbers_of
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.tests import plot_change, plot_drift
-from kernelbayes.points import PointsLike, integer, option, share
+from kernelbayes.points import integer, option, share
 from kernelbayes.tables import Row, Table
+from kernelbayes.types import Floats, PointsLike, Rng
 
 # Rows of both tables up to which a column is tested by permutations, which are exact; beyond this
 # the chi-square law of random features is accurate (tests/test_compare_level.py has it at 100).

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, as_generator
+from kernelbayes.arrays import as_generator
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import (
@@ -53,7 +53,8 @@ from kernelbayes.compare.problem import (
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, own, take
+from kernelbayes.points import count, own, take
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 
 def hsic_test(

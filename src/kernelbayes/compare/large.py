@@ -33,13 +33,14 @@ from functools import partial, reduce
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Array, Floats, Ints, as_doubles, row_blocks, threads_for
+from kernelbayes.arrays import as_doubles, row_blocks, threads_for
 from kernelbayes.compare.nulls import TIES
 from kernelbayes.compare.problem import Estimate, Options, Outcome, Problem, check_sizes, jackknife
 from kernelbayes.gram.features import cheap_features
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, concatenate, count, integer, take
+from kernelbayes.points import concatenate, count, integer, take
+from kernelbayes.types import Array, Floats, Ints, Points
 
 # Points of a block unless given: sqrt(n), as Zaremba et al. (2013) take, but no more than this, so
 # that the time stays linear in n.

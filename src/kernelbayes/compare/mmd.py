@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_doubles, as_generator, threads_for
+from kernelbayes.arrays import as_doubles, as_generator, threads_for
 from kernelbayes.compare import samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import (
@@ -50,7 +50,8 @@ from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.radial import vector_kernel
-from kernelbayes.points import Points, PointsLike, concatenate, count
+from kernelbayes.points import concatenate, count
+from kernelbayes.types import Array, Bools, Floats, Points, PointsLike, Rng
 
 
 def mmd_test(

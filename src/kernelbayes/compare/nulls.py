@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Floats
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.points import option, positive
+from kernelbayes.types import Floats
 
 if TYPE_CHECKING:
     from kernelbayes.compare.problem import Options, Problem

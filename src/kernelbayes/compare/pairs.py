@@ -19,12 +19,12 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Floats, threads_for
+from kernelbayes.arrays import BLOCK_ENTRIES, threads_for
 from kernelbayes.compare.nulls import centred
 from kernelbayes.compare.problem import Moves, sample_gram
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
+from kernelbayes.types import Floats, Points
 
 # Gathering one entry takes as long as 100 to 170 multiplications of a matrix product (measured for
 # n from 300 to 2500, one core). A factor has to be found first, so it must save more than that.

@@ -28,13 +28,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from kernelbayes.arrays import Floats, Ints, warn
+from kernelbayes.arrays import warn
 from kernelbayes.compare.nulls import TIES, BlockLength, gamma_law, wild_bootstrap
 from kernelbayes.compare.result import Effect, KernelTestResult, Witness
 from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, column_names, count, in_order, take
+from kernelbayes.points import column_names, count, in_order, take
 from kernelbayes.points.values import flag, integer, option, share
+from kernelbayes.types import Floats, Ints, Points, PointsLike
 
 Method = Literal["auto", "permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, as_doubles, warn
+from kernelbayes.arrays import as_doubles, warn
 from kernelbayes.compare.problem import (
     FACTOR_TOL,
     Estimate,
@@ -45,7 +45,7 @@ from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike
+from kernelbayes.types import Floats, Points, PointsLike
 
 # Multiples of the bandwidth of z from which leave-one-out chooses, for each regression: an octave
 # below, and up to where a smooth function of z in several dimensions is nearly a polynomial.

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
 from kernelbayes.embedding import Embedding
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, take
+from kernelbayes.points import take
 from kernelbayes.tables import Row, Table, Told
+from kernelbayes.types import Floats, Points
 
 
 @dataclass(frozen=True)

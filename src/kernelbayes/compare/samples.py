@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Array, Floats, as_doubles, as_floats, is_frame, warn
+from kernelbayes.arrays import as_doubles, as_floats, is_frame, warn
 from kernelbayes.compare.problem import Problem, check_sizes
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
-from kernelbayes.points import Points, PointsLike, concatenate, count, share, take
+from kernelbayes.points import concatenate, count, share, take
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
 Table = tuple[dict[str, Any], ...]

@@ -15,12 +15,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, as_known, row_blocks, to_numpy
+from kernelbayes.arrays import as_doubles, as_generator, as_known, row_blocks, to_numpy
 from kernelbayes.compare.nulls import autoregression
 from kernelbayes.compare.problem import MOST_POINTS, check_sizes, pvalue
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.kernels import Kernel, RationalQuadratic
-from kernelbayes.points import PointsLike, integer, positive, share
+from kernelbayes.points import integer, positive, share
+from kernelbayes.types import Floats, PointsLike, Rng
 
 # Inverse multiquadric (1 + |x - y|^2 / h^2)^(-1/2): its slow decay sees mass that escapes, which a
 # Gaussian kernel does not from three dimensions on (Gorham and Mackey 2017, theorem 8).

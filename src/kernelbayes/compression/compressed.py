@@ -8,23 +8,14 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes import herding
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    as_doubles,
-    like,
-    namespace,
-    to_float,
-    to_numpy,
-    warn,
-)
+from kernelbayes.arrays import as_doubles, like, namespace, to_float, to_numpy, warn
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.gram import Dense, Gram
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, PointsLike, count, flag, in_order, integer, option, take
+from kernelbayes.points import count, flag, in_order, integer, option, take
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 Method = Literal["herding", "exchange", "line-search", "fully-corrective"]
 METHODS = get_args(Method)

@@ -4,21 +4,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    Rng,
-    as_generator,
-    like,
-    to_float,
-    to_numpy,
-    warn,
-)
+from kernelbayes.arrays import as_generator, like, to_float, to_numpy, warn
 from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram
 from kernelbayes.points import integer, number, option, take
+from kernelbayes.types import Array, Floats, Ints, Rng
 
 
 class Resampled(NamedTuple):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, Rng, as_generator
+from kernelbayes.arrays import as_generator
+from kernelbayes.types import Floats, Ints, Rng
 
 Colour = tuple[float, float, float]
 

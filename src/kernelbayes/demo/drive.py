@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Rng, as_generator
+from kernelbayes.arrays import as_generator
 from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
 from kernelbayes.learned import Learned
+from kernelbayes.types import Floats, Rng
 
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
 MARGIN = 0.5  # from the walls to the places it heads for

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from kernelbayes.arrays import Floats, NumericalWarning, as_generator
+from kernelbayes.arrays import NumericalWarning, as_generator
 from kernelbayes.demo.building import COLUMNS, DEPTH, ROWS, WIDTH, walls
 from kernelbayes.demo.drive import Drive, roll
 from kernelbayes.embedding import embed
@@ -31,6 +31,7 @@ from kernelbayes.plot.demo import Drawing
 from kernelbayes.report import report
 from kernelbayes.rules.conditional import UNUSUAL
 from kernelbayes.select.search import progress_bar
+from kernelbayes.types import Floats
 
 LABELLED = 1000  # frames
 SWITCHED_ON, FRAMES = 10, 80  # test drives, and frames of each

@@ -17,9 +17,6 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Ints,
     as_array,
     as_floats,
     epsilon,
@@ -33,17 +30,9 @@ from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import kernel_of
-from kernelbayes.points import (
-    PointsLike,
-    column_names,
-    concatenate,
-    count,
-    flag,
-    own,
-    same_value,
-    take,
-)
+from kernelbayes.points import column_names, concatenate, count, flag, own, same_value, take
 from kernelbayes.tables import SHOWN_ROWS, Table, Told
+from kernelbayes.types import Array, Bools, Ints, PointsLike
 
 Index = int | slice | Sequence[int] | Ints | Bools
 

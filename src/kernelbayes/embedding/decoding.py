@@ -16,13 +16,12 @@ A batch adds a leading axis to every answer.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelbayes.arrays import Array, Floats, Rng
 from kernelbayes.embedding import density, export, preimage, regions
 from kernelbayes.embedding.density import Bandwidth, Height, Method
 from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
 from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
-from kernelbayes.points import Points, PointsLike
 from kernelbayes.tables import Table
+from kernelbayes.types import Array, Floats, Points, PointsLike, Rng
 
 
 class Decoding(Weighted):

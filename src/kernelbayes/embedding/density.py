@@ -8,10 +8,6 @@ from array_api_compat import is_array_api_obj
 from scipy.special import logsumexp
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    Rng,
     as_doubles,
     as_generator,
     as_vectors,
@@ -25,7 +21,8 @@ from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import Points, PointsLike, integer, option, take, vectors
+from kernelbayes.points import integer, option, take, vectors
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 Bandwidth = float | Array | None
 Height = Literal["density", "weight"]

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, Rng, as_generator, to_numpy
+from kernelbayes.arrays import as_generator, to_numpy
 from kernelbayes.embedding.density import grid_density, sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.plot.embeddings import plot_categories, plot_embedding
-from kernelbayes.points import Points, count
+from kernelbayes.points import count
 from kernelbayes.tables import Row, Table, as_frame, distinct
+from kernelbayes.types import Array, Floats, Points, Rng
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding

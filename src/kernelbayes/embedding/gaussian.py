@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_floats, like, namespace, narrowed, to_float, widened
+from kernelbayes.arrays import as_floats, like, namespace, narrowed, to_float, widened
 from kernelbayes.embedding.mean import MeanElement
 from kernelbayes.gram.lapack import cholesky, eigenvalues
 from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, own
+from kernelbayes.points import own
+from kernelbayes.types import Array, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

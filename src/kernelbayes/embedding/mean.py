@@ -15,9 +15,6 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
     epsilon,
     like,
     namespace,
@@ -33,8 +30,6 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding.simplex import closest
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import (
-    Points,
-    PointsLike,
     count,
     finite,
     in_order,
@@ -44,6 +39,7 @@ from kernelbayes.points import (
     take,
     vectors,
 )
+from kernelbayes.types import Array, Bools, Floats, Points, PointsLike
 
 T = TypeVar("T", bound="MeanElement")
 

@@ -19,11 +19,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from kernelbayes.arrays import Floats, Ints, Rng, as_generator, as_vectors, to_numpy
+from kernelbayes.arrays import as_generator, as_vectors, to_numpy
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.gram.lapack import cholesky, inverse_and_log_det, solve
 from kernelbayes.kernels import Gaussian
-from kernelbayes.points import PointsLike, integer, option
+from kernelbayes.points import integer, option
+from kernelbayes.types import Floats, Ints, PointsLike, Rng
 
 Covariance = Literal["full", "diagonal"]
 

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, like, row_blocks, to_numpy
+from kernelbayes.arrays import like, row_blocks, to_numpy
 from kernelbayes.embedding.density import first_point
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, take
+from kernelbayes.points import take
+from kernelbayes.types import Floats, Ints, Points, PointsLike
 
 # Step of central differences, relative to the spread of the points: the cube root of epsilon.
 GRADIENT_STEP = 6e-6

@@ -31,9 +31,6 @@ import numpy as np
 from array_api_compat import device
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
     as_doubles,
     as_real,
     as_vectors,
@@ -49,7 +46,8 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.embedding.mean import Kind, MeanElement, Weighted
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, integer, option, share, vectors
+from kernelbayes.points import integer, option, share, vectors
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 Region = tuple[float | Array, float | Array] | Callable[[Points], Array]
 Shape = Literal["equal-tailed", "highest"]

@@ -19,11 +19,11 @@ array([[0.5, 0.5, 0. ]])
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Bools, Floats, Ints, row_blocks, threads_for, warn
+from kernelbayes.arrays import BLOCK_ENTRIES, row_blocks, threads_for, warn
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.lapack import solve
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
+from kernelbayes.types import Bools, Floats, Ints, Points
 
 # Rank and relative trace error of the features in which weights are projected: a Newton step costs
 # O(n r^2), and what 300 features miss counts as a multiple of the identity.

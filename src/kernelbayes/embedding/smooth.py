@@ -24,9 +24,10 @@ from functools import cache, cached_property
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import Array, Bools, Floats, as_doubles, row_blocks
+from kernelbayes.arrays import as_doubles, row_blocks
 from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
 from kernelbayes.points import positive_each
+from kernelbayes.types import Array, Bools, Floats
 
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky

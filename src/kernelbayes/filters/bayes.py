@@ -22,7 +22,7 @@ from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Rng, as_generator, namespace, threads_for
+from kernelbayes.arrays import as_generator, namespace, threads_for
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.default import choose
@@ -47,11 +47,12 @@ from kernelbayes.filters.smooth import Smoothing
 from kernelbayes.filters.step import normalised
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count, doubled, integer, option, take
+from kernelbayes.points import count, doubled, integer, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
 from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, PointsLike, Rng
 
 Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding

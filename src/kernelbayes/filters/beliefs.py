@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.embedding import Batch, Embedding, export
 from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
-from kernelbayes.points import Points, PointsLike, same_value
+from kernelbayes.points import same_value
 from kernelbayes.select.calibration import Calibrated, Calibration
 from kernelbayes.tables import as_frame, distinct
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

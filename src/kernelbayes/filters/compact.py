@@ -22,14 +22,15 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes import herding
-from kernelbayes.arrays import Floats, Ints, as_doubles, quiet
+from kernelbayes.arrays import as_doubles, quiet
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
 from kernelbayes.filters.choose.smoothing import chosen_smoothing
 from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge, ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.gram import Gram
-from kernelbayes.points import Points, PointsLike, count, integer, take
+from kernelbayes.points import count, integer, take
+from kernelbayes.types import Floats, Ints, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

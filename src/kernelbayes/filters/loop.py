@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Bools, namespace, threads_for
+from kernelbayes.arrays import namespace, threads_for
 from kernelbayes.filters.beliefs import (
     Belief,
     Beliefs,
@@ -45,10 +45,11 @@ from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.settings import KernelSettings
-from kernelbayes.points import Points, PointsLike, count, doubled, integer, own, take
+from kernelbayes.points import count, doubled, integer, own, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.confusion import Confusion
 from kernelbayes.select.search import progress_bar
+from kernelbayes.types import Array, Bools, Points, PointsLike
 
 
 class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]

@@ -15,14 +15,15 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Bools, like, to_numpy
+from kernelbayes.arrays import like, to_numpy
 from kernelbayes.filters.model import Observations, needs_filling, observation_gram
 from kernelbayes.filters.sequences import point_at
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, loo, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, take_columns
+from kernelbayes.points import count, take_columns
+from kernelbayes.types import Bools, Points, PointsLike
 
 # Patterns of missing coordinates whose Gram matrices are kept: all of six sensors that fail one by
 # one or together, as long as they have no more entries than this in all (a quarter of a gigabyte).

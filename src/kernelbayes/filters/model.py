@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, like, namespace
+from kernelbayes.arrays import like, namespace
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, count, doubled, integer, option, positive, share, take
+from kernelbayes.points import count, doubled, integer, option, positive, share, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import usual_support
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

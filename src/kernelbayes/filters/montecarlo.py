@@ -30,7 +30,7 @@ from typing import Literal, Self, get_args
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Bools, Rng, as_generator, like, threads_for
+from kernelbayes.arrays import as_generator, like, threads_for
 from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.filters.beliefs import FilterState
@@ -50,12 +50,13 @@ from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transit
 from kernelbayes.filters.sequences import as_points, end_to_end, join, names_of, read, unstacked
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Points, PointsLike, count, doubled, integer, option
+from kernelbayes.points import count, doubled, integer, option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
 from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Bools, Points, PointsLike, Rng
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]

@@ -16,16 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    as_doubles,
-    as_vectors,
-    like,
-    namespace,
-    total,
-    widened,
-)
+from kernelbayes.arrays import as_doubles, as_vectors, like, namespace, total, widened
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
 from kernelbayes.filters.model import Ratio
@@ -34,18 +25,10 @@ from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import (
-    Names,
-    Points,
-    PointsLike,
-    concatenate,
-    count,
-    doubled,
-    in_order,
-    take,
-)
+from kernelbayes.points import concatenate, count, doubled, in_order, take
 from kernelbayes.rules.support import nearest_similarity
 from kernelbayes.select.regression import Regression, regress
+from kernelbayes.types import Array, Floats, Names, Points, PointsLike
 
 Transition = Callable[..., PointsLike]
 Resampling = Literal["herding", "exchange", "line-search", "fully-corrective", "multinomial"]

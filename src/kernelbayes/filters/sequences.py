@@ -12,13 +12,10 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 
-from kernelbayes.arrays import Ints, as_array, as_real, is_frame, namespace, to_numpy
+from kernelbayes.arrays import as_array, as_real, is_frame, namespace, to_numpy
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import mixed_columns
 from kernelbayes.points import (
-    Names,
-    Points,
-    PointsLike,
     column_names,
     concatenate,
     count,
@@ -28,6 +25,7 @@ from kernelbayes.points import (
     own,
     take,
 )
+from kernelbayes.types import Ints, Names, Points, PointsLike
 
 # Transitions between observations of one or many sequences.
 Gaps = ArrayLike | Sequence[ArrayLike] | None

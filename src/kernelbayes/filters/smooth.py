@@ -17,13 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelbayes.arrays import Array, namespace
+from kernelbayes.arrays import namespace
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.step import normalised, scatter, transition_weights
 from kernelbayes.filters.update import Seen
-from kernelbayes.points import Points, take
+from kernelbayes.points import take
 from kernelbayes.select.calibration import Calibration
+from kernelbayes.types import Array, Points
 
 
 @dataclass(frozen=True, eq=False)

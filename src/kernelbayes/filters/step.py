@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, like, namespace, to_numpy, total, warn
+from kernelbayes.arrays import like, namespace, to_numpy, total, warn
 from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
@@ -39,8 +39,9 @@ from kernelbayes.filters.update import (
     plain_ridge,
     tempered,
 )
-from kernelbayes.points import Points, PointsLike, integer, own, row_in_order, take
+from kernelbayes.points import integer, own, row_in_order, take
 from kernelbayes.rules.conditional import first_few
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

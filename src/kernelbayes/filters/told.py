@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Array, namespace, warn
+from kernelbayes.arrays import namespace, warn
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.step import warn_rescued, warn_reset
 from kernelbayes.rules.conditional import first_few, told_of
+from kernelbayes.types import Array
 
 if TYPE_CHECKING:
     from kernelbayes.filters.smooth import Run

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelbayes.arrays import Array, Floats, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import namespace, row_blocks, to_numpy
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Dynamics, Observations, Rule
@@ -25,10 +25,11 @@ from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps,
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
-from kernelbayes.points import Points, PointsLike, count, doubled, in_order, row_in_order, take
+from kernelbayes.points import count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
 from kernelbayes.rules.support import clipped, nearest_similarity
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

@@ -10,16 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    BLOCK_ENTRIES,
-    Array,
-    Ints,
-    Rng,
-    as_doubles,
-    namespace,
-    row_blocks,
-    threads_for,
-)
+from kernelbayes.arrays import BLOCK_ENTRIES, as_doubles, namespace, row_blocks, threads_for
 from kernelbayes.gram.features import check_rank, nystrom
 from kernelbayes.gram.lapack import check_factor, pivoted_factor, solve_triangular, symmetric_factor
 from kernelbayes.gram.solvers import (
@@ -33,7 +24,8 @@ from kernelbayes.gram.solvers import (
     factor_with_ridge,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, doubled, take
+from kernelbayes.points import count, doubled, take
+from kernelbayes.types import Array, Ints, Points, Rng
 
 # Where Linux says how much memory a container may use, beside what the machine has.
 CONTAINER = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

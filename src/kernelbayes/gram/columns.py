@@ -6,13 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, Array, Ints, epsilon, row_blocks, threads_for
+from kernelbayes.arrays import BLOCK_ENTRIES, epsilon, row_blocks, threads_for
 from kernelbayes.gram import factored
 from kernelbayes.gram.factored import Moments, Streamed
 from kernelbayes.gram.finite import Landmarks
 from kernelbayes.gram.lapack import add_square
 from kernelbayes.gram.solvers import FactoredRidge, Solver, scale_rows
 from kernelbayes.points import take
+from kernelbayes.types import Array, Ints
 
 # Rounding errors of sums may be this share of the ridge: a correction divides what they do to an
 # answer by the inverse of it or more. None is made where the share is below ``NOTHING``.

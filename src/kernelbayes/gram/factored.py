@@ -7,10 +7,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    Rng,
     as_doubles,
     like,
     namespace,
@@ -33,7 +29,8 @@ from kernelbayes.gram.solvers import (
     scale_rows,
 )
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, concatenate, count, sum_over_rows, take
+from kernelbayes.points import concatenate, count, sum_over_rows, take
+from kernelbayes.types import Array, Floats, Ints, Points, Rng
 
 Moments = tuple[Array, Array | None]  # L^T D L (r, r), and L^T D B if it was asked for
 # Features of a sample are held in memory up to this many entries (1 GB of float64).

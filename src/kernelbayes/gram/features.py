@@ -14,9 +14,6 @@ import numpy as np
 
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
-    Floats,
-    Ints,
-    Rng,
     as_doubles,
     as_generator,
     epsilon,
@@ -26,16 +23,12 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.gram.finite import Fourier as Fourier
 from kernelbayes.gram.finite import Landmarks as Landmarks
-from kernelbayes.gram.lapack import (
-    cholesky,
-    eliminate,
-    pivoted_factor,
-    random_rotation,
-)
+from kernelbayes.gram.lapack import cholesky, eliminate, pivoted_factor, random_rotation
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Names, Points, PointsLike, column_names, count, doubled, take
+from kernelbayes.points import column_names, count, doubled, take
 from kernelbayes.points.values import integer, option, share
+from kernelbayes.types import Floats, Ints, Names, Points, PointsLike, Rng
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.

@@ -13,9 +13,6 @@ import numpy as np
 
 from kernelbayes.arrays import (
     BLOCK_ENTRIES,
-    Array,
-    Floats,
-    Ints,
     as_doubles,
     as_floats,
     as_vectors,
@@ -28,17 +25,8 @@ from kernelbayes.arrays import (
 from kernelbayes.gram.lapack import condition_number, pivoted_factor, solve_triangular
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.algebra import SameSpace
-from kernelbayes.points import (
-    Names,
-    Points,
-    PointsLike,
-    count,
-    doubled,
-    in_order,
-    sum_over_rows,
-    take,
-    take_columns,
-)
+from kernelbayes.points import count, doubled, in_order, sum_over_rows, take, take_columns
+from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
 # Relative trace error at which a factor stands for the exact Gram matrix: a hundred times the
 # rounding error of a trace over some ten thousand points.

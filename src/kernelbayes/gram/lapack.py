@@ -12,7 +12,8 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import Array, Floats, Ints, epsilon, like, namespace, to_float, to_numpy
+from kernelbayes.arrays import epsilon, like, namespace, to_float, to_numpy
+from kernelbayes.types import Array, Floats, Ints
 
 LinAlgError = np.linalg.LinAlgError
 

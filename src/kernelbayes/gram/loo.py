@@ -18,13 +18,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, threads_for, to_numpy
+from kernelbayes.arrays import threads_for, to_numpy
 from kernelbayes.gram.base import Gram
 from kernelbayes.gram.factored import exact_features
 from kernelbayes.gram.lapack import eigh, left_singular, solve_ridges
 from kernelbayes.gram.solvers import condition_bound
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import count, take
+from kernelbayes.types import Floats, Ints, Points
 
 # Pairs on which leave-one-out errors are computed; a fixed random subset beyond this number. An
 # eigendecomposition of that size takes about a second.

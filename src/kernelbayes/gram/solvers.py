@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_floats, epsilon, namespace, threads_for, to_float, warn
+from kernelbayes.arrays import as_floats, epsilon, namespace, threads_for, to_float, warn
 from kernelbayes.gram.lapack import (
     LinAlgError,
     cholesky,
@@ -21,6 +21,7 @@ from kernelbayes.gram.lapack import (
     solve_triangular,
 )
 from kernelbayes.points import positive
+from kernelbayes.types import Array
 
 if TYPE_CHECKING:
     from kernelbayes.gram.factored import Factored

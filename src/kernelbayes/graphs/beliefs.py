@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, like
+from kernelbayes.arrays import like
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.graphs.evidence import Observed, check_node
 from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.relation import Domain
 from kernelbayes.graphs.structure import Edge, Node
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import Names, Points, PointsLike, concatenate, take
+from kernelbayes.points import concatenate, take
 from kernelbayes.tables import Table, Told
+from kernelbayes.types import Array, Floats, Names, Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Floats, Ints, as_doubles
+from kernelbayes.arrays import as_doubles
 from kernelbayes.embedding import Embedding
 from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.relation import TINY, Domain
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import take
+from kernelbayes.types import Floats, Ints
 
 
 def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
 from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels
 from kernelbayes.graphs.relation import Domain, Floor, Relation
 from kernelbayes.graphs.structure import Node
 from kernelbayes.kernels import Kernel, Laplace
-from kernelbayes.points import PointsLike
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row, Table
+from kernelbayes.types import Floats, PointsLike
 
 # Multiples of the median distance that are tried first as bandwidths, and the narrowest: the best
 # for a smooth chain of 1000 pairs is near 1, for neighbouring pixels of an image with edges near

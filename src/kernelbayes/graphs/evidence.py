@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, as_doubles, frame_kind
+from kernelbayes.arrays import as_doubles, frame_kind
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.graphs.reading import Learned, distinct, part
 from kernelbayes.graphs.relation import Domain, Operator, Relation
 from kernelbayes.graphs.structure import Node
-from kernelbayes.points import Points, PointsLike, count, query, take
+from kernelbayes.points import count, query, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Bools, Floats, Points, PointsLike
 
 Likelihood = Callable[[Points], Array]
 # A function of points, likelihoods of categories, or a noisy child's conditional and its value.

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Rng, as_generator, quiet, warn
+from kernelbayes.arrays import as_generator, quiet, warn
 from kernelbayes.graphs.beliefs import GraphBeliefs
 from kernelbayes.graphs.best import most_probable
 from kernelbayes.graphs.choose import choose_scales, rescaled, scored_iterations
@@ -34,9 +34,10 @@ from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
 from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.relation import Floor
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
-from kernelbayes.points import PointsLike, integer, option, positive, share
+from kernelbayes.points import integer, option, positive, share
 from kernelbayes.rules.conditional import Ridge
 from kernelbayes.tables import Documented, Table
+from kernelbayes.types import PointsLike, Rng
 
 
 class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]

@@ -17,12 +17,13 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from kernelbayes.arrays import Bools, Floats, Ints, row_blocks, threads_for, warn
+from kernelbayes.arrays import row_blocks, threads_for, warn
 from kernelbayes.graphs.evidence import Observed, message, read_all
 from kernelbayes.graphs.reading import Learned
 from kernelbayes.graphs.relation import TINY, Floor, Operator
 from kernelbayes.graphs.structure import Node
 from kernelbayes.rules.conditional import UNUSUAL
+from kernelbayes.types import Bools, Floats, Ints
 
 Schedule = Literal["auto", "tree", "synchronous", "residual"]
 SCHEDULES: tuple[Schedule, ...] = ("auto", "tree", "synchronous", "residual")

@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Bools, Ints, Rng, as_array, frame_kind, to_numpy
+from kernelbayes.arrays import as_array, frame_kind, to_numpy
 from kernelbayes.graphs.relation import Domain, Relation
 from kernelbayes.graphs.structure import Graph, GraphLike, Node, Templates, chow_liu, read_graph
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Names, Points, PointsLike, column_names, concatenate, count, take
+from kernelbayes.points import column_names, concatenate, count, take
 from kernelbayes.rules.conditional import Ridge
+from kernelbayes.types import Bools, Ints, Names, Points, PointsLike, Rng
 
 # One for all, by node, or by edge (or template): one for both of its ends, or one for each.
 Kernels = Kernel | Mapping[Any, Kernel | tuple[Kernel, Kernel]] | None

@@ -26,14 +26,15 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from kernelbayes.arrays import Bools, Floats, Ints, Rng, as_doubles, threads_for
+from kernelbayes.arrays import as_doubles, threads_for
 from kernelbayes.gram import EXACT, Gram, check_ridge
 from kernelbayes.gram.lapack import solve_ridges
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Names, Points, count
+from kernelbayes.points import count
 from kernelbayes.rules.conditional import Ridge, fill_weights, trust
 from kernelbayes.rules.support import mass_left, nearest_similarity, usual_support
+from kernelbayes.types import Bools, Floats, Ints, Names, Points, Rng
 
 Floor = float | Literal["pairs"]
 # Where the regression of the constant 1 gives less than this, no pair is near: the message there is

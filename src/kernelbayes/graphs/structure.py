@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from kernelbayes.arrays import Bools, Floats, Ints
+from kernelbayes.types import Bools, Floats, Ints
 
 Node = Hashable
 Edge = tuple[Node, Node]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from kernelbayes.arrays import Array, add_into, as_array, multiply_into, namespace
+from kernelbayes.arrays import add_into, as_array, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, answer, as_kernel
-from kernelbayes.points import Points, PointsLike, positive
+from kernelbayes.points import positive
+from kernelbayes.types import Array, Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

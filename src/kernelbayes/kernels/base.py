@@ -21,18 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    as_vectors,
-    is_frame,
-    namespace,
-    narrowed,
-    row_blocks,
-    weighted_sum,
-)
-from kernelbayes.points.names import Names, column_names, frame_columns, in_order, query
-from kernelbayes.points.values import Points, PointsLike, count, positive, same_value, take, vectors
+from kernelbayes.arrays import as_vectors, is_frame, namespace, narrowed, row_blocks, weighted_sum
+from kernelbayes.points.names import column_names, frame_columns, in_order, query
+from kernelbayes.points.values import count, positive, same_value, take, vectors
+from kernelbayes.types import Array, Floats, Names, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum

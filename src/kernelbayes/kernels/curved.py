@@ -13,8 +13,6 @@ import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
     as_floats,
     as_vectors,
     like,
@@ -24,7 +22,8 @@ from kernelbayes.arrays import (
     weighted_sum,
 )
 from kernelbayes.kernels.radial import Radial
-from kernelbayes.points import Points, PointsLike, positive, positive_each
+from kernelbayes.points import positive, positive_each
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, as_array, as_floats, is_frame
+from kernelbayes.arrays import as_array, as_floats, is_frame
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import Points, PointsLike, column_names, count
+from kernelbayes.points import column_names, count
+from kernelbayes.types import Array, Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

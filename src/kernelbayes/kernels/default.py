@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Floats, as_array, as_doubles, as_vectors, frame_kind, warn
+from kernelbayes.arrays import as_array, as_doubles, as_vectors, frame_kind, warn
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
 from kernelbayes.kernels.radial import (
@@ -48,7 +48,8 @@ from kernelbayes.kernels.radial import (
 )
 from kernelbayes.kernels.structured import Delta
 from kernelbayes.objects import refuse_dates, refuse_text_among_numbers
-from kernelbayes.points import PointsLike, concatenate
+from kernelbayes.points import concatenate
+from kernelbayes.types import Floats, PointsLike
 
 Columns = Mapping[Any, npt.NDArray[Any]]
 # Median distance of two points of a normal column in units of its spread, the median deviation:

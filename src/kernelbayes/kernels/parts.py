@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, as_array, as_vectors, like, namespace, to_numpy, weighted_sum
+from kernelbayes.arrays import as_array, as_vectors, like, namespace, to_numpy, weighted_sum
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, answer
-from kernelbayes.points import Points, PointsLike, count
+from kernelbayes.points import count
+from kernelbayes.types import Array, Points, PointsLike
 
 Key = Any  # str, int, slice, range, or a tuple of names or numbers
 

@@ -21,8 +21,6 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist, pdist
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
     add_into,
     as_doubles,
     as_vectors,
@@ -37,7 +35,8 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.stationary import Stationary
-from kernelbayes.points import Points, PointsLike, count, flag, positive, positive_each, take
+from kernelbayes.points import count, flag, positive, positive_each, take
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 # Points whose pairs the median heuristic looks at: two million distances, of which the median has
 # a relative standard error of about one percent.

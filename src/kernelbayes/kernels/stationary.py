@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, namespace
+from kernelbayes.arrays import namespace
 from kernelbayes.kernels.base import Kernel
-from kernelbayes.points import Points
+from kernelbayes.types import Array, Floats, Points
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,22 +10,12 @@ import numpy.typing as npt
 from array_api_compat import device
 from scipy import sparse
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    as_array,
-    as_floats,
-    is_frame,
-    like,
-    namespace,
-    to_float,
-    to_numpy,
-)
+from kernelbayes.arrays import as_array, as_floats, is_frame, like, namespace, to_float, to_numpy
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
 from kernelbayes.kernels.vector import intersection
-from kernelbayes.points import Points, PointsLike, finite, flag, integer
+from kernelbayes.points import finite, flag, integer
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,12 @@ import numpy as np
 import scipy.special
 from scipy.spatial.distance import cdist
 
-from kernelbayes.arrays import Array, Floats, as_vectors, namespace, row_blocks
+from kernelbayes.arrays import as_vectors, namespace, row_blocks
 from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.kernels.radial import TILE, Bandwidth, Radial, over_columns
 from kernelbayes.kernels.stationary import Stationary
-from kernelbayes.points import Points, PointsLike, integer, number, positive
+from kernelbayes.points import integer, number, positive
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 # Below it, E / alpha may overflow where E does not, and (E / alpha)^-alpha is far from 0.
 SMALL_ALPHA = 0.1

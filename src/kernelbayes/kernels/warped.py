@@ -5,11 +5,12 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, as_floats, like, namespace, to_numpy
+from kernelbayes.arrays import as_floats, like, namespace, to_numpy
 from kernelbayes.kernels.algebra import Combined
 from kernelbayes.kernels.base import Kernel, as_kernel
 from kernelbayes.kernels.radial import Gaussian
-from kernelbayes.points import Points, PointsLike, option, positive_each
+from kernelbayes.points import option, positive_each
+from kernelbayes.types import Array, Points, PointsLike
 
 Warp = Literal["asinh", "log", "norm"]
 # Sizes below this share of the unit count as one: the logarithm stays finite at zero.

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Rng, as_doubles, as_generator, to_numpy
+from kernelbayes.arrays import as_doubles, as_generator, to_numpy
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import cheap_features, nystrom
 from kernelbayes.kernels import Kernel
@@ -27,19 +27,9 @@ from kernelbayes.kernels.default import default_kernel
 from kernelbayes.learned.kernel import Learned, read_points
 from kernelbayes.learned.loss import direct, left_over, operator, profiled, unit
 from kernelbayes.learned.nets import Kind, Module, Net, import_torch, kind_of
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    column_names,
-    count,
-    finite,
-    integer,
-    option,
-    positive,
-    share,
-    take,
-)
+from kernelbayes.points import column_names, count, finite, integer, option, positive, share, take
 from kernelbayes.select.search import progress_bar
+from kernelbayes.types import Array, Floats, Points, PointsLike, Rng
 
 # Rows that the network sees at once when it is judged: bounds memory.
 JUDGED_ROWS = 512

@@ -9,12 +9,13 @@ from typing import Any
 
 from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import Array, Floats, as_floats, like, to_numpy
+from kernelbayes.arrays import as_floats, like, to_numpy
 from kernelbayes.gram.finite import FiniteKernel
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import answer
 from kernelbayes.learned.nets import Module, Net, import_torch
-from kernelbayes.points import Names, Points, PointsLike, in_order
+from kernelbayes.points import in_order
+from kernelbayes.types import Array, Floats, Names, Points, PointsLike
 
 
 def read_points(X: PointsLike, name: str = "X") -> Points:

@@ -20,8 +20,9 @@ All functions here take arrays of one kind, NumPy or torch, and can be different
 
 from array_api_compat import device
 
-from kernelbayes.arrays import Array, namespace
+from kernelbayes.arrays import namespace
 from kernelbayes.gram.lapack import cholesky, solve_triangular
+from kernelbayes.types import Array
 
 
 def unit(psi: Array, weights: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
+from kernelbayes.types import Floats
 
 Module = Any  # a torch.nn.Module: torch is not imported here
 Kind = Literal["mlp", "cnn", "window", "gru"]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, to_numpy, warn
+from kernelbayes.arrays import to_numpy, warn
 from kernelbayes.gram.lapack import least_squares
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.adjust import bounded, epanechnikov, unbounded
@@ -32,7 +32,8 @@ from kernelbayes.likelihood_free.posterior import Posterior, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
-from kernelbayes.points import PointsLike, flag, function, number, share
+from kernelbayes.points import flag, function, number, share
+from kernelbayes.types import Array, Floats, Ints, PointsLike, Rng
 
 Distance = Callable[[Floats, Floats], Array]
 # Kept unless told otherwise: the best 1 %, as is usual, but at least a hundred, whose mean has an

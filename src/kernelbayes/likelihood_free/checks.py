@@ -25,7 +25,7 @@ from typing import Unpack
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator
+from kernelbayes.arrays import as_doubles, as_generator
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.pairs import Model, Testing, on_pairs
 from kernelbayes.likelihood_free.results import (
@@ -41,8 +41,9 @@ from kernelbayes.likelihood_free.results import (
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_recovery
-from kernelbayes.points import PointsLike, option
+from kernelbayes.points import option
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats, PointsLike, Rng
 
 # Contraction below which a parameter counts as hardly learned: its deviation is then 95 % of the
 # prior's, or more.

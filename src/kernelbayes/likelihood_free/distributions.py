@@ -19,7 +19,8 @@ import numpy as np
 from array_api_compat import is_torch_array
 from scipy import stats
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, to_numpy
+from kernelbayes.arrays import to_numpy
+from kernelbayes.types import Array, Bools, Floats, Ints
 
 # What as_prior takes: a distribution, a list or dict of them, an object that draws, a function
 # (n, rng), or draws.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import Floats, NumericalWarning, Rng, as_generator, like
+from kernelbayes.arrays import NumericalWarning, as_generator, like
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.judge import Criterion
 from kernelbayes.likelihood_free.learn.task import check_options
@@ -22,6 +22,7 @@ from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summa
 from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 from kernelbayes.points import integer, option
+from kernelbayes.types import Floats, Rng
 
 # rounds="auto": at most three, of the same size, and none of fewer simulations than this: ten of
 # them are held out.

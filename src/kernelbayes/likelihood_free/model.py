@@ -10,7 +10,7 @@ from array_api_compat import is_torch_array
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
-from kernelbayes.arrays import Floats, Rng, as_generator, as_real, to_numpy, warn
+from kernelbayes.arrays import as_generator, as_real, to_numpy, warn
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
@@ -30,9 +30,10 @@ from kernelbayes.likelihood_free.reweight import (
     prior_weights,
 )
 from kernelbayes.likelihood_free.simulate import Simulations
-from kernelbayes.points import PointsLike, in_order, query
+from kernelbayes.points import in_order, query
 from kernelbayes.select.search import progress_bar
 from kernelbayes.tables import Documented
+from kernelbayes.types import Floats, PointsLike, Rng
 
 Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihood"]
 # A warning says when an observation is further from the simulations than all but this share of

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from kernelbayes.arrays import (
-    Floats,
     NumericalWarning,
-    Rng,
     as_doubles,
     as_floats,
     as_generator,
@@ -27,16 +25,9 @@ from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.simulate import simulate
 from kernelbayes.plot.posteriors import draw_pairs
-from kernelbayes.points import (
-    Names,
-    PointsLike,
-    column_names,
-    in_order,
-    integer,
-    named_row,
-    points_in_order,
-)
+from kernelbayes.points import column_names, in_order, integer, named_row, points_in_order
 from kernelbayes.select.search import progress_bar
+from kernelbayes.types import Floats, Names, PointsLike, Rng
 
 # An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.
 Model = Any

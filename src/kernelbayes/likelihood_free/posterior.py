@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelbayes.arrays import Array, Bools, Floats, Rng, as_generator, as_known, like, to_numpy
+from kernelbayes.arrays import as_generator, as_known, like, to_numpy
 from kernelbayes.embedding import Embedding, export
 from kernelbayes.embedding.mixture import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
@@ -21,6 +21,7 @@ from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import integer, option
 from kernelbayes.tables import Table, Told, distinct
+from kernelbayes.types import Array, Bools, Floats, Rng
 
 # Draws that estimate the share of the smoothed density within the prior's support: its error is at
 # most 1 / sqrt(4 * 2000), about 1 %.

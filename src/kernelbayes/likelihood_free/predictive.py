@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Rng, as_array, as_generator, to_numpy
+from kernelbayes.arrays import as_array, as_generator, to_numpy
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike
@@ -20,8 +20,9 @@ from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summa
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_predictive
-from kernelbayes.points import PointsLike, function, integer
+from kernelbayes.points import function, integer
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats, PointsLike, Rng
 
 FULL = 300  # columns up to which their correlations count too: a solve of that size is instant
 SEEN = 2000  # simulations whose Gram matrix is made: 32 MB

@@ -24,19 +24,7 @@ from numbers import Number
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
-    Ints,
-    Rng,
-    as_generator,
-    as_known,
-    as_real,
-    as_vectors,
-    is_frame,
-    to_numpy,
-)
+from kernelbayes.arrays import as_generator, as_known, as_real, as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.distributions import (
     Component,
     PriorLike,
@@ -48,6 +36,7 @@ from kernelbayes.likelihood_free.distributions import (
     joint_density,
 )
 from kernelbayes.points import column_names, in_order, integer
+from kernelbayes.types import Array, Bools, Floats, Ints, Rng
 
 # Rounding allowed of draws at a bound, relative and absolute; of the sum of a simplex, which
 # single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.

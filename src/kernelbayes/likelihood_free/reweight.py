@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelbayes.arrays import Bools, Floats, as_real, to_numpy, warn
+from kernelbayes.arrays import as_real, to_numpy, warn
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import Component, from_draws
 from kernelbayes.likelihood_free.learn.adjust import Space
 from kernelbayes.likelihood_free.posterior import Posterior
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.simulate import Simulations
-from kernelbayes.points import Names, PointsLike, order_of
+from kernelbayes.points import order_of
 from kernelbayes.rules.ratio import density_ratio
+from kernelbayes.types import Bools, Floats, Names, PointsLike
 
 # A fifth of the simulations is held out, at least five, and the rest must support a regression.
 FEWEST_SIMULATIONS = 20

@@ -19,7 +19,7 @@ from numbers import Real
 
 import numpy as np
 
-from kernelbayes.arrays import Rng, as_generator, warn
+from kernelbayes.arrays import as_generator, warn
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal
@@ -35,6 +35,7 @@ from kernelbayes.likelihood_free.running.run import (
 )
 from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation
 from kernelbayes.points import option
+from kernelbayes.types import Rng
 
 __all__ = ["SimulationError", "Simulations", "as_observation", "simulate"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
-from kernelbayes.arrays import Floats, Rng, as_generator, is_frame
+from kernelbayes.arrays import as_generator, is_frame
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.kernels import Gaussian
 from kernelbayes.likelihood_free.distributions import PriorLike
@@ -23,8 +23,9 @@ from kernelbayes.likelihood_free.running.calling import Output, Simulator
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_local, plot_told
-from kernelbayes.points import PointsLike, integer
+from kernelbayes.points import integer
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats, PointsLike, Rng
 
 # Network and folds of Lueckmann et al. (2021), so that numbers compare with published ones.
 UNITS, EPOCHS, C2ST_FOLDS = 10, 10_000, 5

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
 from kernelbayes.plot import circular
+from kernelbayes.types import Floats
 
 # matplotlib is optional and has no types of its own here: one Axes, or an array of them.
 Axes = Any

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
+from kernelbayes.types import Floats
 
 Periods = Sequence[float | None]
 MARKS = 7.0  # steps of an axis between its labels, at most

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.plot import canvas, circular
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, Axes, bare, subplots
+from kernelbayes.types import Floats
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding

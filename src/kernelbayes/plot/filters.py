@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, as_array, as_vectors, to_numpy
+from kernelbayes.arrays import as_array, as_vectors, to_numpy
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.plot import canvas
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
-from kernelbayes.points import PointsLike
+from kernelbayes.types import Floats, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.beliefs import Beliefs

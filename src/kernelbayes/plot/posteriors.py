@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import numerical_rank
 from kernelbayes.plot import canvas
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
+from kernelbayes.types import Floats
 
 if TYPE_CHECKING:
     from kernelbayes.likelihood_free.checks import RecoveryCheck

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, as_vectors, to_numpy
+from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_signed, subplots
-from kernelbayes.points import PointsLike
+from kernelbayes.types import Floats, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.embedding import MeanElement

@@ -6,7 +6,6 @@ is, copies the data that a fitted object keeps, and reads single numbers and opt
 """
 
 from kernelbayes.points.names import (
-    Names,
     column_names,
     frame_columns,
     in_order,
@@ -17,8 +16,6 @@ from kernelbayes.points.names import (
     row_in_order,
 )
 from kernelbayes.points.values import (
-    Points,
-    PointsLike,
     as_fine_as,
     concatenate,
     count,
@@ -43,8 +40,8 @@ from kernelbayes.points.values import (
     vectors,
 )
 
-__all__ = ["Names", "Points", "PointsLike", "as_fine_as", "column_names", "concatenate", "count"]
-__all__ += ["doubled", "finite", "flag", "frame_columns", "function", "in_order", "integer"]
+__all__ = ["as_fine_as", "column_names", "concatenate", "count", "doubled", "finite", "flag"]
+__all__ += ["frame_columns", "function", "in_order", "integer"]
 __all__ += ["named_row", "number", "numeric_values", "option", "order_of", "own", "points_in_order"]
 __all__ += ["positive", "positive_each", "query", "row_in_order", "refuse_missing", "same_value"]
 __all__ += ["share", "shares", "sum_over_rows", "take", "take_columns", "vectors"]

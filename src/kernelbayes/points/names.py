@@ -14,9 +14,8 @@ from array_api_compat import is_array_api_obj
 from scipy.sparse import issparse
 
 from kernelbayes.arrays import as_array, frame_kind
-from kernelbayes.points.values import Points, PointsLike, take_columns
-
-Names = tuple[str, ...] | None
+from kernelbayes.points.values import take_columns
+from kernelbayes.types import Names, Points, PointsLike
 
 
 def column_names(X: PointsLike) -> Names:

@@ -21,7 +21,6 @@ import scipy.sparse
 from array_api_compat import device, is_array_api_obj, is_torch_array
 
 from kernelbayes.arrays import (
-    Array,
     as_array,
     as_floats,
     as_vectors,
@@ -31,15 +30,9 @@ from kernelbayes.arrays import (
     widened,
 )
 from kernelbayes.objects import refuse_dates
+from kernelbayes.types import Array, Number, Points, PointsLike
 
 T = TypeVar("T")
-# Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
-# they share are a length and rows; a protocol of those alone would need a cast wherever a kernel
-# computes with them (90 places), so the checker sees Any and the name says what is meant.
-Points = Any
-# What a user may pass as points: also a frame, a series, a list of numbers.
-PointsLike = Any
-Number = float | Array
 F = TypeVar("F")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
+from kernelbayes.types import Floats
 
 # Units of a picture (page.js knows the first) and its frame, with room for labels of axes.
 ACROSS, UPRIGHT = 560.0, 300.0

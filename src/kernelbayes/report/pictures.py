@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, as_vectors, to_numpy
+from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.embedding.density import grid_density
 from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.embedding.smooth import silverman
 from kernelbayes.plot import circular
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
+from kernelbayes.types import Floats, Ints
 
 COORDINATES = 6  # of a state or parameter that are drawn; a page with more is not read
 FRAMES_OF_SLIDER = 200  # places of a slider: more cannot be told apart under a thumb

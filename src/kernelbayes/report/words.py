@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.compare import DriftReport, KernelTestResult
 from kernelbayes.embedding.export import LEAST_ESS, MOST_FILLED, trust
 from kernelbayes.graphs import GraphBeliefs
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.confusion import Confusion
+from kernelbayes.types import Floats
 
 ORDER = ("good", "look", "bad")
 TITLES = {"good": "good", "look": "look closer", "bad": "do not rely on it"}

@@ -39,12 +39,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, epsilon, namespace, to_float, to_numpy
+from kernelbayes.arrays import epsilon, namespace, to_float, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Factored, Gram, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Parts
-from kernelbayes.points import Points, option, take
+from kernelbayes.points import option, take
 from kernelbayes.rules.cme import ConditionalEmbedding, as_conditional
 from kernelbayes.rules.conditional import Conditional, Ridge
 from kernelbayes.rules.prior import (
@@ -57,6 +57,7 @@ from kernelbayes.rules.prior import (
 from kernelbayes.rules.ratio import DensityRatio
 from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Points
 
 Form = Literal["a", "b"]
 FORMS = get_args(Form)

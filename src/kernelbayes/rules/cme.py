@@ -5,11 +5,10 @@ from typing import Self
 
 import numpy.typing as npt
 
-from kernelbayes.arrays import Array, Floats
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram.solvers import ridge_or_loo
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, as_fine_as
+from kernelbayes.points import as_fine_as
 from kernelbayes.rules.conditional import Conditional, Ridge, filled, warn_unsupported
 from kernelbayes.rules.merging import Merging
 from kernelbayes.rules.scales import KernelLike, pair_kernels
@@ -17,6 +16,7 @@ from kernelbayes.rules.support import centre_of
 from kernelbayes.rules.variable import Variable, variable
 from kernelbayes.scale.sources import Columns, as_source
 from kernelbayes.scale.statistics import Statistics
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 
 @dataclass(eq=False)

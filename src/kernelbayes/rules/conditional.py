@@ -23,31 +23,21 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
-    Ints,
-    as_doubles,
-    namespace,
-    row_blocks,
-    to_float,
-    to_numpy,
-    warn,
-)
+from kernelbayes.arrays import as_doubles, namespace, row_blocks, to_float, to_numpy, warn
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
 from kernelbayes.gram.solvers import FactoredRidge
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import UNUSUAL as UNUSUAL
 from kernelbayes.rules.support import divided, nearest_similarity, replaced, usual_mass
 from kernelbayes.rules.support import fill_weights as fill_weights
 from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, PointsLike
 
 Ridge = float | Literal["loo"]
 Answer = TypeVar("Answer", bound=Batch | Embedding)

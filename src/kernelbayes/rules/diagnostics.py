@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelbayes.arrays import Array
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import Diagnostics
+from kernelbayes.types import Array
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import Floats, as_doubles, like, to_float
+from kernelbayes.arrays import as_doubles, like, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.mean import LEAST_SHARE
@@ -11,7 +11,8 @@ from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import left_share, loo_subset, ridge_grid
 from kernelbayes.gram.solvers import CONDITION_BOUND
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import count, take
+from kernelbayes.types import Floats, Points
 
 # Share of the numerator in the denominator of the relative ratio, as Yamada et al. (2011) use it.
 RELATIVE = 0.1

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_doubles, like, threads_for
+from kernelbayes.arrays import as_doubles, like, threads_for
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram import Dense, check_ridge
 from kernelbayes.gram.loo import loo, loo_subset, ridge_grid
-from kernelbayes.points import Points, count
+from kernelbayes.points import count
 from kernelbayes.rules.conditional import Ridge
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Floats, Points
 
 # Steps of power iteration for the largest eigenvalue, which is then raised by 5 % for what they may
 # have missed; and a limit to those of the accelerated gradient, which stops when nothing moves.

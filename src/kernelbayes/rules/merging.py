@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Rng, as_array
+from kernelbayes.arrays import as_array
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram.loo import LOO_POINTS
-from kernelbayes.points import PointsLike, concatenate, count, in_order, take
+from kernelbayes.points import concatenate, count, in_order, take
 from kernelbayes.rules.scales import KernelLike
 from kernelbayes.rules.variable import Variable, checked_pairs
 from kernelbayes.scale.sources import Source, names_of
 from kernelbayes.scale.statistics import Basis, Kept, Statistics, Tilt
+from kernelbayes.types import Array, PointsLike, Rng
 
 if TYPE_CHECKING:
     from kernelbayes.rules.conditional import Conditional

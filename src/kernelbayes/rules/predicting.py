@@ -7,14 +7,15 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Array, Floats, as_array, as_doubles, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import as_array, as_doubles, namespace, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.export import categories, probabilities
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import PointsLike, count, named_row, share, shares, take
+from kernelbayes.points import count, named_row, share, shares, take
 from kernelbayes.rules.conditional import Conditional, warn_unsupported
 from kernelbayes.rules.scales import KernelLike
 from kernelbayes.rules.variable import checked_queries
+from kernelbayes.types import Array, Floats, PointsLike
 
 QUANTILES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and the median
 

@@ -5,24 +5,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Array,
-    Rng,
-    as_floats,
-    as_generator,
-    epsilon,
-    namespace,
-    to_float,
-    warn,
-)
+from kernelbayes.arrays import as_floats, as_generator, epsilon, namespace, to_float, warn
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.mean import LEAST_SHARE
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points, PointsLike, in_order, own, points_in_order
+from kernelbayes.points import in_order, own, points_in_order
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.ratio import DensityRatio
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Points, PointsLike, Rng
 
 BayesMethod = Literal["importance", "original"]
 # Points, an embedding, a scipy.stats distribution or a list of them where there is an rng, or None

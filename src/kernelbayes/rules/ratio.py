@@ -35,7 +35,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Rng, as_generator, like, namespace, to_numpy
+from kernelbayes.arrays import as_generator, like, namespace, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gram import Gram, check_ridge, exact_features
 from kernelbayes.gram.lapack import eigh
@@ -45,9 +45,6 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel, pooled
 from kernelbayes.points import (
-    Names,
-    Points,
-    PointsLike,
     column_names,
     concatenate,
     count,
@@ -64,6 +61,7 @@ from kernelbayes.rules.conditional import Ridge
 from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge
 from kernelbayes.rules.matching import mean_matching
 from kernelbayes.rules.variable import Variable
+from kernelbayes.types import Array, Names, Points, PointsLike, Rng
 
 Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 

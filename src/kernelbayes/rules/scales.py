@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from kernelbayes.arrays import Floats, as_doubles, as_vectors, threads_for
+from kernelbayes.arrays import as_doubles, as_vectors, threads_for
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.finite import Precomputed
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
@@ -34,7 +34,8 @@ from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import typical
-from kernelbayes.points import Points, PointsLike, count, take
+from kernelbayes.points import count, take
+from kernelbayes.types import Floats, Points, PointsLike
 
 # A kernel as rules take it; None is the default.
 KernelLike = Kernel | Literal["precomputed"] | Callable[..., Any] | None

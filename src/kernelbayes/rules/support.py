@@ -35,9 +35,6 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
     as_doubles,
     namespace,
     narrowed,
@@ -49,7 +46,8 @@ from kernelbayes.arrays import (
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import count, take
+from kernelbayes.types import Array, Floats, Ints, Points
 
 if TYPE_CHECKING:
     from kernelbayes.rules.conditional import Conditional

@@ -9,24 +9,15 @@ from array_api_compat import device
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from kernelbayes.arrays import Array, Floats, Ints, Rng, as_array, is_frame, namespace
+from kernelbayes.arrays import as_array, is_frame, namespace
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel, mixed_columns
-from kernelbayes.points import (
-    Points,
-    PointsLike,
-    as_fine_as,
-    column_names,
-    count,
-    in_order,
-    own,
-    refuse_missing,
-    take,
-)
+from kernelbayes.points import as_fine_as, column_names, count, in_order, own, refuse_missing, take
 from kernelbayes.rules.support import usual_support
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 
 @dataclass(frozen=True, eq=False)

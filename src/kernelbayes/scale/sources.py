@@ -21,7 +21,8 @@ from operator import add
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kernelbayes.points import Names, PointsLike, column_names
+from kernelbayes.points import column_names
+from kernelbayes.types import Names, PointsLike
 
 T = TypeVar("T")
 Pair = tuple[PointsLike, PointsLike]

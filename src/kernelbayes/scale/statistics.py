@@ -25,22 +25,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Array, Floats, as_array, as_doubles
+from kernelbayes.arrays import as_array, as_doubles
 from kernelbayes.gram import LowRank
 from kernelbayes.gram.factored import Moments
 from kernelbayes.gram.lapack import whitening
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import (
-    Names,
-    Points,
-    PointsLike,
-    concatenate,
-    count,
-    in_order,
-    numeric_values,
-    sum_over_rows,
-    take,
-)
+from kernelbayes.points import concatenate, count, in_order, numeric_values, sum_over_rows, take
+from kernelbayes.types import Array, Floats, Names, Points, PointsLike
 
 # Directions of the features of z whose squared size, relative to the largest, is below this are
 # rounding errors of the others (a few hundred roundings): sums over them are not matched.

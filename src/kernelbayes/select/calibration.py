@@ -26,16 +26,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import (
-    Array,
-    Floats,
-    Ints,
-    as_doubles,
-    as_vectors,
-    like,
-    namespace,
-    row_blocks,
-)
+from kernelbayes.arrays import as_doubles, as_vectors, like, namespace, row_blocks
 from kernelbayes.embedding import Batch
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.export import categories, is_categorical, probabilities
@@ -47,6 +38,7 @@ from kernelbayes.points import share, shares, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.select.confusion import Confusion
+from kernelbayes.types import Array, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

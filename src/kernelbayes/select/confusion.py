@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints
 from kernelbayes.plot.embeddings import plot_confusion
 from kernelbayes.tables import Table, Told
+from kernelbayes.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)

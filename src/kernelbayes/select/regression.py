@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
 from kernelbayes.gram.lapack import eigh, solve_ridges, whitening
 from kernelbayes.gram.loo import fold_predictions, loo, ridge_grid
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
+from kernelbayes.types import Floats
 
 # Landmarks of the basis, and pairs on which bandwidth, ridge and metric are chosen: an
 # eigendecomposition of the one and a product with the other take some tens of milliseconds.

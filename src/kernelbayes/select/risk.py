@@ -33,7 +33,7 @@ from typing import Literal
 import numpy as np
 from tqdm import tqdm
 
-from kernelbayes.arrays import Floats, Ints, as_doubles
+from kernelbayes.arrays import as_doubles
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.embedding.gaussian import GaussianEmbedding
 from kernelbayes.embedding.mean import LEAST_SHARE
@@ -42,13 +42,13 @@ from kernelbayes.gram import Dense, exact_features
 from kernelbayes.gram.lapack import symmetric_factor
 from kernelbayes.gram.loo import RidgePath, column_units, loo, ridge_grid, with_constant
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points
 from kernelbayes.rules.kulsif import relative_scores
 from kernelbayes.rules.prior import reembed
 from kernelbayes.rules.ratio import density_ratio
 from kernelbayes.rules.variable import Variable
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
+from kernelbayes.types import Floats, Ints, Points
 
 Criterion = Literal["combined", "predictive", "rkhs", "marginal"]
 # Ratios tried by "combined" beside the best one by KuLSIF's score: multiples of the bandwidth of z

@@ -27,8 +27,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from tqdm.auto import tqdm
 
-from kernelbayes.arrays import Floats
 from kernelbayes.tables import Row, Table
+from kernelbayes.types import Floats
 
 C = TypeVar("C")  # a candidate
 P = TypeVar("P")  # a part of the data

@@ -27,12 +27,12 @@ import numpy as np
 from sklearn.base import clone
 from tqdm import tqdm
 
-from kernelbayes.arrays import Floats, Rng, as_doubles, as_generator, to_float
+from kernelbayes.arrays import as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import Points, PointsLike, count, integer, numeric_values, option, take
+from kernelbayes.points import count, integer, numeric_values, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
 from kernelbayes.rules.scales import distance_factors, pair_kernels
@@ -41,6 +41,7 @@ from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import COARSE, coarse_to_fine, progress_bar
 from kernelbayes.tables import Row, Table
+from kernelbayes.types import Floats, Points, PointsLike, Rng
 
 # Pairs used for tuning; a fixed random subset beyond this number. An eigendecomposition of this
 # size, one for each bandwidth, takes about a tenth of a second.

@@ -24,7 +24,8 @@ from kernelbayes.filters.sequences import Part, join, pieces_of
 from kernelbayes.filters.smooth import Run
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, count
+from kernelbayes.points import count
+from kernelbayes.types import Points
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

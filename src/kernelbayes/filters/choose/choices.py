@@ -15,11 +15,11 @@ observation with missing entries keeps its exact form.
 
 import numpy as np
 
-from kernelbayes.arrays import Bools, Floats, as_vectors, to_numpy
+from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, count, take
+from kernelbayes.points import count, take
 from kernelbayes.rules.scales import (
     LEAST_SHARE_OF_RELEVANCE,
     PAIRS_FOR_COLUMN,
@@ -27,6 +27,7 @@ from kernelbayes.rules.scales import (
     RESPONSES,
 )
 from kernelbayes.select.regression import regress
+from kernelbayes.types import Bools, Floats, Points
 
 # Smallest ridge of the original rule, relative to the largest tried (ten times the trace). The rule
 # has factors c / (c^2 + ridge^2) of up to 1 / (2 ridge), here 500 over the trace: with a smaller

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import Floats, as_vectors, quiet, to_numpy
+from kernelbayes.arrays import as_vectors, quiet, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import (
     RACE_RANK,
@@ -56,9 +56,10 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import fold_predictions
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, PointsLike, count
+from kernelbayes.points import count
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

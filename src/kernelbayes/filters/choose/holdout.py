@@ -22,16 +22,17 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import Floats, as_floats, as_vectors, to_numpy
+from kernelbayes.arrays import as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import Part, each_in_order, pieces_of, read
 from kernelbayes.filters.step import predict
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, PointsLike, count, integer, take
+from kernelbayes.points import count, integer, take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.select.confusion import Confusion
+from kernelbayes.types import Floats, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter

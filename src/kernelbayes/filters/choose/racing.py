@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Floats, quiet
+from kernelbayes.arrays import quiet
 from kernelbayes.filters.choose.holdout import (
     STRETCHES,
     Judge,
@@ -31,6 +31,7 @@ from kernelbayes.filters.sequences import Part
 from kernelbayes.points import count
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats
 
 # A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
 # level of a two-sided test.

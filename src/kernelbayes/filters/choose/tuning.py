@@ -45,7 +45,7 @@ from functools import reduce
 import numpy as np
 from sklearn.base import clone
 
-from kernelbayes.arrays import Bools, Rng, as_vectors, to_numpy, warn
+from kernelbayes.arrays import as_vectors, to_numpy, warn
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
 from kernelbayes.filters.choose.default import choose
@@ -62,9 +62,10 @@ from kernelbayes.kernels import Kernel, Laplace, Polynomial, RationalQuadratic, 
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.learned import NeuralFeatures
-from kernelbayes.points import Points, PointsLike, concatenate, count, finite, take
+from kernelbayes.points import concatenate, count, finite, take
 from kernelbayes.select.search import progress_bar
 from kernelbayes.select.tuning import tune, with_options
+from kernelbayes.types import Bools, Points, PointsLike, Rng
 
 # Starts that race: bandwidths of x and z in medians, ridge of Bayes' rule, of prior and transition.
 # Chosen by hand to lie far apart: the moves that follow go on from the best of them.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kernelbayes.arrays import Array, like, namespace, to_numpy
+from kernelbayes.arrays import like, namespace, to_numpy
 from kernelbayes.filters.encode.lags import (
     as_rows,
     check_lags,
@@ -31,7 +31,8 @@ from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import Gaussian, Kernel, Parts
 from kernelbayes.kernels.default import default_kernel
-from kernelbayes.points import Points, concatenate, count
+from kernelbayes.points import concatenate, count
+from kernelbayes.types import Array, Points
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter

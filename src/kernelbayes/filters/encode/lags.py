@@ -22,21 +22,12 @@ from functools import reduce
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    Array,
-    Bools,
-    Floats,
-    as_floats,
-    as_vectors,
-    like,
-    namespace,
-    to_numpy,
-    widened,
-)
+from kernelbayes.arrays import as_floats, as_vectors, like, namespace, to_numpy, widened
 from kernelbayes.gram import EXACT, Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
-from kernelbayes.points import Points, PointsLike, concatenate, integer, positive_each, take
+from kernelbayes.points import concatenate, integer, positive_each, take
+from kernelbayes.types import Array, Bools, Floats, Points, PointsLike
 
 Lags = int | Sequence[float]
 # Bandwidth multiples to choose from: of the newest observation as a power of the number of lags

@@ -16,15 +16,16 @@ from hashlib import blake2b
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Bools, Floats, Ints, Rng, as_generator, like, to_numpy
+from kernelbayes.arrays import as_generator, like, to_numpy
 from kernelbayes.filters.encode.lags import block_errors
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import fold_predictions, ridge_grid
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.radial import median_distance
-from kernelbayes.points import Points, count
+from kernelbayes.points import count
 from kernelbayes.select.regression import Basis, landmark_basis
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
 
 # Landmarks of the regression, as many as were measured to gain over a kernel filter on windows of
 # neural and of Lorenz data; fewer, and so many rows, while its bandwidth is chosen, which then

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, Rng, like, quiet, to_numpy
+from kernelbayes.arrays import like, quiet, to_numpy
 from kernelbayes.filters.encode.regression import Regressed, learn_regression, targets
 from kernelbayes.gram.lapack import least_squares, solve_positive
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.points import Points
+from kernelbayes.types import Array, Floats, Points, Rng
 
 # Variance added to the noises, in that of the states: derivatives among the states leave none, and
 # covariances must keep an inverse. It is far below what any sensor tells.

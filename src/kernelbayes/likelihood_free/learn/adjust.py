@@ -26,12 +26,12 @@ from typing import Literal
 import numpy as np
 from scipy.special import expit, logit
 
-from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import Sample
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.gram.loo import left_share
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.select.regression import Regression, again, refit, regress, squared_distances
+from kernelbayes.types import Bools, Floats, Ints
 
 Nearness = Literal["data", "mean", "moments"]
 Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]

@@ -15,13 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints
-from kernelbayes.embedding.smooth import (
-    LOCAL_DIMENSIONS,
-    NEIGHBOURS,
-    SMOOTHING,
-    Smoothing,
-)
+from kernelbayes.embedding.smooth import LOCAL_DIMENSIONS, NEIGHBOURS, SMOOTHING, Smoothing
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood, learn, uneven
 from kernelbayes.likelihood_free.learn.judge import Criterion, Judge
@@ -29,6 +23,7 @@ from kernelbayes.likelihood_free.learn.nearby import near_count
 from kernelbayes.likelihood_free.learn.task import MOST_DENSE, RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
+from kernelbayes.types import Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Shares of the simulations that are near; bandwidths of the rules in median distances.

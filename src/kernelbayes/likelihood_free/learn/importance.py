@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from kernelbayes.arrays import Bools, Floats, Ints
 from kernelbayes.embedding.smooth import (
     NEIGHBOURS,
     WEIGHT_ROUNDING,
@@ -31,6 +30,7 @@ from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward
 from kernelbayes.likelihood_free.learn.nearby import Nearby, Quadratic
 from kernelbayes.likelihood_free.learn.task import RULES, Found, Near, Observed, Rule, Task, Variant
+from kernelbayes.types import Bools, Floats, Ints
 
 LogDensity = Callable[[Floats], Floats]
 NEAR = "near data"  # summary of likelihoods that are learned for each observation

@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelbayes.arrays import Bools, Floats
 from kernelbayes.embedding.smooth import (
     SMOOTHING,
     WIDEST,
@@ -24,6 +23,7 @@ from kernelbayes.embedding.smooth import (
     log_terms,
     shrinkage,
 )
+from kernelbayes.types import Bools, Floats
 
 Criterion = Literal["log", "energy"]
 # Points of a sample that are scored, and draws that estimate the mass inside the support: they

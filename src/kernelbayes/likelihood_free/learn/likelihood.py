@@ -20,12 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import Bools, Floats, Ints, row_blocks
+from kernelbayes.arrays import row_blocks
 from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
 from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_squares
 from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.select.regression import Regression, again, regress, reweighted
+from kernelbayes.types import Bools, Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Pairs that decide how data are read, and the share of the error that is left at most if they are

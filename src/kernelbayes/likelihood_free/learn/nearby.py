@@ -17,14 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Floats
 from kernelbayes.embedding.smooth import Smoothed, heaviest
 from kernelbayes.gram.lapack import cholesky, solve_triangular
-from kernelbayes.likelihood_free.learn.adjust import (
-    least_squares_fit,
-    quadratic,
-    quadratic_terms,
-)
+from kernelbayes.likelihood_free.learn.adjust import least_squares_fit, quadratic, quadratic_terms
+from kernelbayes.types import Floats
 
 # Simulations that count: for each term of the quadratic function at least so many, and a power of
 # all: the error of such a fit is least at about n^(6 / (6 + d)), 3/4 for two parameters. The factor

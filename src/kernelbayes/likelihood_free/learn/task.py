@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import Bools, Floats, Ints, Rng, as_generator
+from kernelbayes.arrays import as_generator
 from kernelbayes.embedding import Batch, Embedding, embed
 from kernelbayes.embedding.smooth import Sample, Smoothing
 from kernelbayes.estimators import KernelBayesRule
@@ -29,6 +29,7 @@ from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import option
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod
+from kernelbayes.types import Bools, Floats, Ints, Rng
 
 METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
 RULES = ("cme", "original", "importance")

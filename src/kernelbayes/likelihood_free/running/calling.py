@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats, as_array, as_real, to_numpy
-from kernelbayes.points import Names, order_of
+from kernelbayes.arrays import as_array, as_real, to_numpy
+from kernelbayes.points import order_of
+from kernelbayes.types import Array, Floats, Names
 
 Seed = np.random.SeedSequence
 # What a simulator or a summary returns for one parameter: a number, an array, a dict of them.

@@ -23,9 +23,9 @@ from zlib import crc32
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, warn
+from kernelbayes.arrays import warn
 from kernelbayes.likelihood_free.running.calling import Failed, Outputs, Row
-from kernelbayes.points import Names
+from kernelbayes.types import Floats, Ints, Names
 
 if TYPE_CHECKING:
     from kernelbayes.likelihood_free.running.run import Plan

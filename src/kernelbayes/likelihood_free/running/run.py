@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import Floats, Ints, as_vectors, is_frame, to_numpy
+from kernelbayes.arrays import as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.likelihood_free.running.calling import (
@@ -35,8 +35,9 @@ from kernelbayes.likelihood_free.running.calling import (
 from kernelbayes.likelihood_free.running.journal import BLOCK, Journal, undisturbed
 from kernelbayes.likelihood_free.running.pool import Lost, Pool
 from kernelbayes.likelihood_free.running.simulations import Simulations, why_failed
-from kernelbayes.points import Names, column_names, integer
+from kernelbayes.points import column_names, integer
 from kernelbayes.select.search import progress_bar
+from kernelbayes.types import Floats, Ints, Names
 
 # Trials in a worker to find out how a simulator is called, at other parameters each: one may kill
 # it. A trial makes a dozen calls or two; most simulators are far faster than their timeout.

@@ -9,21 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    Bools,
-    Floats,
-    Ints,
-    as_array,
-    as_real,
-    as_vectors,
-    is_frame,
-    to_numpy,
-    warn,
-)
+from kernelbayes.arrays import as_array, as_real, as_vectors, is_frame, to_numpy, warn
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.running.calling import Failed, Output, Row, Summary, as_row
 from kernelbayes.likelihood_free.running.journal import Journal, read_journals
-from kernelbayes.points import Names, PointsLike, column_names, in_order, named_row
+from kernelbayes.points import column_names, in_order, named_row
+from kernelbayes.types import Bools, Floats, Ints, Names, PointsLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.arrays import Array, Floats
 from kernelbayes.likelihood_free.distributions import torch_seed
 from kernelbayes.likelihood_free.running.calling import Caller, Output, Seed, Simulator
+from kernelbayes.types import Array, Floats
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,28 @@
+"""Names of types: what a parameter means, where the type checker can say little of it."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# An array of any library behind the array-API standard. No static type covers NumPy, torch and the
+# others with their operators, so the checker sees Any; the name says what is meant.
+Array = Any
+# What can be read as an array: also a frame, a series, a mapping of columns, a list of numbers.
+ArrayLike = Any
+# NumPy arrays by what they hold; their shapes are in the docstrings.
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
+# A single number: also a 0-d array.
+Number = float | Array
+# What every ``rng`` argument takes: a seed, a generator (which advances), or None.
+Rng = int | np.random.Generator | None
+# Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
+# they share are a length and rows; a protocol of those alone would need a cast wherever a kernel
+# computes with them (90 places), so the checker sees Any and the name says what is meant.
+Points = Any
+# What a user may pass as points: also a frame, a series, a list of numbers.
+PointsLike = Any
+# Names of columns, or None where the data have none.
+Names = tuple[str, ...] | None
