@@ -130,11 +130,7 @@ class Posterior(Embedding):
         return np.zeros(d, dtype=bool) if self.prior is None else self.prior.discrete
 
     def sample(
-        self,
-        m: int,
-        rng: Rng = None,
-        method: str = "smooth",
-        bandwidth: float | Array | None = None,
+        self, m: int, rng: Rng = None, method: str = "smooth", bandwidth: Array | None = None
     ) -> Array:
         """Draw m parameters, shape (m, d).
 

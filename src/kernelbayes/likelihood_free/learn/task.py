@@ -272,9 +272,8 @@ class Task(Observed):
         total = np.sum(np.abs(weights))
         if np.all(inside) or np.sum(np.abs(weights[inside])) < LEAST_INSIDE * total:
             return np.clip(points, *self.support), weights
-        kept = weights[inside]
-        mass = kept.sum()
-        return points[inside], kept * (weights.sum() / mass if mass > 0 else 1.0)
+        mass = weights[inside].sum()
+        return points[inside], weights[inside] * (weights.sum() / mass if mass > 0 else 1.0)
 
     def log_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the prior at coordinates (n, d); zero without a prior."""
