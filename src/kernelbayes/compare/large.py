@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -173,7 +173,7 @@ def features(problem: Problem, options: Options) -> Outcome:
     rank = integer(rank, "rank", 2)
     maps = []
     for kernel, *variables in zip(problem.kernels, *problem.samples, strict=True):
-        pool = reduce(concatenate, (_some(points, options.rng) for points in variables))
+        pool = concatenate(*(_some(points, options.rng) for points in variables))
         maps.append(cheap_features(kernel, pool, rank, options.rng))
     groups = min(GROUPS, *(n if two else n // 2 for n in problem.sizes))
     sums = np.stack([moments(maps, sample, groups) for sample in problem.samples])

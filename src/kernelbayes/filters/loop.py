@@ -248,7 +248,7 @@ def run_all(
     model: Filter, X: PointsLike, controls: PointsLike, gaps: Gaps, progress: bool | None
 ) -> list[Run]:
     """Filter one or many sequences side by side: predict and update, repeat."""
-    runs = [Run.spread(*prepare(model, *one)) for one in each_sequence(X, controls, gaps)]
+    runs = [Run.spread(*one) for one in prepare(model, each_sequence(X, controls, gaps))]
     longest = max(len(run.seen) for run in runs)
     start = model.start()
     xp, prior = namespace(start.belief.weights), start.belief.weights

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
 from itertools import pairwise
 from numbers import Number
 from typing import Any
@@ -213,11 +212,9 @@ def join(parts: list[Part]) -> Training:
     target = np.setdiff1d(np.arange(ends[-1]), ends - np.asarray(lengths))
     if len(target) == 0:
         raise ValueError("no transitions: at least one sequence must have two steps or more")
-    X, Z = (
-        reduce(concatenate, points) for points in zip(*((p.X, p.Z) for p in parts), strict=True)
-    )
+    X, Z = concatenate(*(p.X for p in parts)), concatenate(*(p.Z for p in parts))
     controls = [part.controls for part in parts if part.controls is not None]
-    U = reduce(concatenate, controls) if controls else None
+    U = concatenate(*controls) if controls else None
     return Training(X, Z, U, target - 1, target, lengths)
 
 
@@ -225,7 +222,7 @@ def end_to_end(parts: PointsLike, kernel: Kernel | None) -> PointsLike:
     """One sample: sequences end to end, frames and arrays as they are."""
     if not is_many(parts):
         return parts
-    return reduce(concatenate, [as_points(part, kernel) for part in parts])
+    return concatenate(*(as_points(part, kernel) for part in parts))
 
 
 def into_steps(controls: Points, length: int) -> Points | None:

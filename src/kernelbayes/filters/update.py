@@ -11,7 +11,9 @@ with prior weights gamma on the training sample, there are
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +27,7 @@ from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps,
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
-from kernelbayes.points import count, doubled, in_order, row_in_order, take
+from kernelbayes.points import concatenate, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
 from kernelbayes.rules.support import clipped, nearest_similarity
@@ -125,29 +127,35 @@ def _ready(model: Filter, x: PointsLike) -> Seen:
 
 
 def prepare(
-    model: Filter, X: PointsLike, controls: PointsLike, gaps: ArrayLike | None
-) -> tuple[list[Seen], Points | None, list[int]]:
-    """Return a sequence's observations made ready, its controls and its gaps, all checked."""
-    by_name = model.kernel_x_.by_name
-    points = as_points(in_order(X, model.names_x_, by_name=by_name), model.kernel_x_)
-    if getattr(points, "ndim", 1) == 0:
-        raise ValueError("a sequence of observations is needed; for one use step(state, x)")
-    length = count(points)
-    if length == 0:
-        raise ValueError("a sequence must have at least one step")
-    U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
-    before = check_gaps(gaps, length)
-    seen = observe_all(model, points, before)
-    if length > 1:  # whether controls are expected
-        model.dynamics_.acting(None if U is None else take(U, [0]))
-    return seen, U, before
+    model: Filter, sequences: Iterable[tuple[PointsLike, PointsLike, ArrayLike | None]]
+) -> list[tuple[list[Seen], Points | None, list[int]]]:
+    """Observations of sequences (X, controls, gaps) made ready, controls and gaps, all checked."""
+    by_name, read = model.kernel_x_.by_name, []
+    for X, controls, gaps in sequences:
+        points = as_points(in_order(X, model.names_x_, by_name=by_name), model.kernel_x_)
+        if getattr(points, "ndim", 1) == 0:
+            raise ValueError("a sequence of observations is needed; for one use step(state, x)")
+        length = count(points)
+        if length == 0:
+            raise ValueError("a sequence must have at least one step")
+        U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
+        if length > 1:  # whether controls are expected
+            model.dynamics_.acting(None if U is None else take(U, [0]))
+        before = check_gaps(gaps, length)
+        encoded = points if model.encoder_ is None else model.encoder_(points, before)
+        read.append((encoded, U, before))
+    each = [points for points, _, _ in read]
+    kinds = {isinstance(X, np.ndarray) and (X.dtype, X.shape[1:]) for X in each}
+    together = (
+        [concatenate(*each)] if len(each) > 1 and len(kinds) == 1 and False not in kinds else each
+    )
+    seen = iter(one for X in together for one in observe_all(model, X))
+    return [(list(islice(seen, len(before))), U, before) for _, U, before in read]
 
 
-def observe_all(model: Filter, X: Points, gaps: list[int]) -> list[Seen]:
-    """Observations made ready: whole ones with one kernel matrix, others one by one."""
+def observe_all(model: Filter, X: Points) -> list[Seen]:
+    """Make encoded observations ready: whole ones with one kernel matrix, others one by one."""
     whole = model.observations_
-    if model.encoder_ is not None:
-        X = model.encoder_(X, gaps)
     masks = [missing_mask(point_at(X, t)) for t in range(count(X))]
     complete = [t for t, mask in enumerate(masks) if mask is None or mask.all()]
     seen = [Seen()] * len(masks)

@@ -130,13 +130,13 @@ def take_columns(points: Points, columns: Sequence[int]) -> Points:
     return xp.take(points, xp.asarray(np.asarray(columns), device=device(points)), axis=1)
 
 
-def concatenate(first: Points, second: Points) -> Points:
-    """Join two sets of points of one space."""
+def concatenate(first: Points, *others: Points) -> Points:
+    """Join sets of points of one space."""
     if isinstance(first, Mapping):
-        return {name: concatenate(part, second[name]) for name, part in first.items()}
+        return {name: concatenate(part, *(o[name] for o in others)) for name, part in first.items()}
     if is_array_api_obj(first):
-        return namespace(first, second).concat([first, second], axis=0)
-    return [*first, *second]
+        return namespace(first, *others).concat([first, *others], axis=0)
+    return [point for points in (first, *others) for point in points]
 
 
 def same_value(a: Any, b: Any) -> bool:

@@ -40,7 +40,6 @@ or a function ``(beliefs, Z) -> array (T,)`` of losses.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 import numpy as np
 from sklearn.base import clone
@@ -300,8 +299,8 @@ class _Search(Races):
 
 def _joined(sequences: list[Part]) -> tuple[Points, Bools | None, Points]:
     """Return all observations, missing entries filled; which entries are known; all states."""
-    X, known = split_missing(reduce(concatenate, [s.X for s in sequences]))
-    return X, known, reduce(concatenate, [s.Z for s in sequences])
+    X, known = split_missing(concatenate(*(s.X for s in sequences)))
+    return X, known, concatenate(*(s.Z for s in sequences))
 
 
 def rivals(X: Points, gaussian: Kernel) -> list[Kernel]:

@@ -11,7 +11,6 @@ alike) is lost; ``features="both"`` keeps the window beside it, under the produc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -125,7 +124,7 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
         raise ValueError(f"lags is {lags}, but no sequence has so many steps; give fewer lags")
     d = int(rows[0].shape[1])
     encoder = Encoder(d, lags, leads=model.leads_)
-    W = reduce(concatenate, [encoder(X) for X in rows])
+    W = concatenate(*map(encoder, rows))
     scales: tuple[float, ...] = (1.0,) * lags
     if features not in ESTIMATES:
         if np.ndim(given):
@@ -143,7 +142,7 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     if features == "tracked":
         lengths = [count(X) for X in rows]
         regression, track, left_out = learn_track(
-            reduce(concatenate, rows),
+            concatenate(*rows),
             W,
             model.Z_,
             model.kernel_z_,

@@ -17,7 +17,6 @@ is about z alone.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -159,7 +158,7 @@ def with_velocity(Z: Points, lengths: Sequence[int], kernel: Kernel) -> tuple[Po
     xp = namespace(Z)
     starts = np.cumsum([0, *lengths[:-1]])
     parts = [_differences(Z[a : a + size, :]) for a, size in zip(starts, lengths, strict=True)]
-    V = reduce(concatenate, parts)
+    V = concatenate(*parts)
     spread, speed = xp.std(Z, axis=0), xp.std(V, axis=0)
     moving = speed > AT_REST * spread
     scale = xp.where(moving, spread / xp.where(moving, speed, xp.ones_like(speed)), 0.0 * speed)
