@@ -11,7 +11,7 @@ from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
 import kernelbayes as kb
-from kernelbayes.embedding.mixture import _loss
+from kernelbayes.embedding.gaussian import _loss
 
 seeds = st.integers(0, 10_000)
 

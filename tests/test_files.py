@@ -18,6 +18,7 @@ from scipy import stats
 
 import kernelbayes as kb
 import old_files
+from kernelbayes.files.known import class_named
 
 # The pairs are no sequence, so that smoothing gains nothing, and says so.
 pytestmark = pytest.mark.filterwarnings(
@@ -358,6 +359,13 @@ def test_trees_that_are_never_written(tree, good, tmp_path):
 
 
 # --- old versions --------------------------------------------------------------------------------
+
+
+def test_a_class_that_has_moved_within_its_package_is_found():
+    assert class_named("kernels.warped.Warped") is kb.kernels.Warped  # it was there in 0.1.0.dev0
+    for name in ("graphs.warped.Warped", "kernels.warped.Bent", "os.path", "filters.Observed"):
+        with pytest.raises(ValueError, match="values to unpack"):
+            class_named(name)
 
 
 def test_this_version_has_left_files():

@@ -10,7 +10,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes import laws
-from kernelbayes.learned.loss import direct, left_over, operator, profiled, unit
+from kernelbayes.learned.features import direct, left_over, operator, profiled, unit
 from kernelbayes.learned.nets import Net, kind_of
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.plot import circular, plot_witness
+from kernelbayes.plot import canvas, plot_witness
 from kernelbayes.plot.canvas import FIRST, SECOND, draw_line
 
 matplotlib.use("Agg")
@@ -272,8 +272,8 @@ def test_a_line_that_wraps_goes_on_at_the_other_end():
     ("ends", "expected"), [([88.0, 92.0], [88.0, 92.0]), ([448.0, 452.0], [88.0, 92.0])]
 )
 def test_an_arc_is_drawn_beside_its_mean_also_if_it_does_not_contain_it(ends, expected):
-    around = circular.around(np.zeros((1, 1)), np.array([81.0]), np.array([ends]), (360.0,))[2]
+    around = canvas.around(np.zeros((1, 1)), np.array([81.0]), np.array([ends]), (360.0,))[2]
     np.testing.assert_allclose(around, [expected])
-    line, band = circular.unrolled(np.full(2, 81.0), np.tile(ends, (2, 1)), 360.0)
+    line, band = canvas.unrolled(np.full(2, 81.0), np.tile(ends, (2, 1)), 360.0)
     np.testing.assert_allclose(band, [expected] * 2)
     np.testing.assert_allclose(line, 81.0)

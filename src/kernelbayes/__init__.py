@@ -30,8 +30,7 @@ from kernelbayes.report import report
 from kernelbayes.rules.bayes import bayes_rule, chain_rule, sum_rule
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.ratio import DensityRatio, density_ratio
-from kernelbayes.select.calibration import Calibration, calibrate
-from kernelbayes.select.confusion import Confusion
+from kernelbayes.select.calibration import Calibration, Confusion, calibrate
 from kernelbayes.select.tuning import tune
 
 __version__ = "0.1.0.dev0"

@@ -12,7 +12,7 @@ True
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, get_args
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -55,6 +55,7 @@ from kernelbayes.types import Array, PointsLike, Rng
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
+@dataclass(eq=False, repr=False)
 class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseEstimator):  # type: ignore[misc]
     """Posterior of a hidden z given an observed x, from pairs (x, z) and a prior on z.
 
@@ -111,23 +112,17 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
     section 4.2); :mod:`kernelbayes.select.risk` says what each minimises.
     """
 
-    def __init__(
-        self, kernel_x: KernelLike = None, kernel_z: KernelLike = None,
-        method: BayesMethod = "importance", prior_ridge: Ridge = "loo", ridge: Ridge = "loo",
-        form: Form = "b", ratio: Method = "kulsif", normalize: bool = False,
-        rank: int | None = None, rng: Rng = None, literal: bool = False,
-    ) -> None:  # fmt: skip
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.method = method
-        self.prior_ridge = prior_ridge
-        self.ridge = ridge
-        self.form = form
-        self.ratio = ratio
-        self.normalize = normalize
-        self.rank = rank
-        self.rng = rng
-        self.literal = literal
+    kernel_x: KernelLike = None
+    kernel_z: KernelLike = None
+    method: BayesMethod = "importance"
+    prior_ridge: Ridge = "loo"
+    ridge: Ridge = "loo"
+    form: Form = "b"
+    ratio: Method = "kulsif"
+    normalize: bool = False
+    rank: int | None = None
+    rng: Rng = None
+    literal: bool = False
 
     def __sklearn_tags__(self) -> Any:
         """Tags: several outputs; 1-d X is n scalar points, which scikit-learn would refuse."""

@@ -312,8 +312,7 @@ def aggregate(
     u = corrected_level(np.exp(log_u), options.alpha)
     most = int(np.argmax(np.ptp(table, axis=1) / scales))
     if is_constant(float(table[most, 0]), table[most, 1:], float(scales[most])):
-        text = "constant data: every permutation has the same statistic, so the p-value is 1"
-        warn(text)
+        warn("constant data: every permutation has the same statistic, so the p-value is 1")
     estimates, rows, powers = [p.estimate() for p in problems], [], []
     for r, values in enumerate(table):
         second, k = divmod(r, len(problems))

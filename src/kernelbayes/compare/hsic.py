@@ -10,36 +10,20 @@ embeddings of each variable (CME13 section 2.2; Gretton et al. 2008),
 with kernels centred by the weighted means; the last form is that of equal weights.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelbayes.arrays import as_generator
-from kernelbayes.compare import samples
+from kernelbayes.compare import nulls, pairs, samples
 from kernelbayes.compare.large import LARGE
-from kernelbayes.compare.nulls import (
-    TIES,
-    BlockLength,
-    lag_one,
-    matrix_moments,
-    permutation_moments,
-)
-from kernelbayes.compare.pairs import (
-    GATHER,
-    Variable,
-    hadamard_rows,
-    hollow_form,
-    left_out,
-    products,
-    unbiased_hsic,
-)
+from kernelbayes.compare.nulls import TIES, BlockLength
+from kernelbayes.compare.pairs import Variable
 from kernelbayes.compare.problem import (
     Estimate,
     Method,
@@ -164,7 +148,7 @@ class Pairs(Problem):
     @classmethod
     def of(
         cls, X: Points, Y: Points, kernel_x: Kernel, kernel_y: Kernel, weights: Array | None = None
-    ) -> Pairs:
+    ) -> Self:
         """Pairs; those of weight zero are left out."""
         samples.check_room((kernel_x, X), (kernel_y, Y))
         omega = np.ones(count(X))
@@ -185,7 +169,7 @@ class Pairs(Problem):
     def work(self) -> float:
         """One product of two factors, or of all entries where a variable has none."""
         n, ranks = len(self.omega), [v.rank or v.n for v in self.variables]
-        return float(n * min(GATHER * n, math.prod(ranks)))
+        return float(n * min(pairs.GATHER * n, math.prod(ranks)))
 
     @property
     def scales(self) -> Floats:
@@ -207,20 +191,22 @@ class Pairs(Problem):
     def statistics(self, moves: Moves, unbiased: bool = False) -> Floats:
         """HSIC (b,) under permutations (b, n) of y."""
         x, y = self.variables
-        inner = products([x], [y], moves)[0, 0]
-        return unbiased_hsic(inner, x, y, moves) if unbiased else inner / x.n**2
+        inner = pairs.products([x], [y], moves)[0, 0]
+        return pairs.unbiased_hsic(inner, x, y, moves) if unbiased else inner / x.n**2
 
     def with_spread(self, moves: Moves) -> tuple[Floats, Floats]:
         """Unbiased HSIC (b,), and that of each variable with itself (2,)."""
-        here = self.observed[None]
-        own = [unbiased_hsic(products([v], [v], here)[0, 0], v, v, here)[0] for v in self.variables]
+        here, own = self.observed[None], []
+        for v in self.variables:
+            inner = pairs.products([v], [v], here)[0, 0]
+            own.append(pairs.unbiased_hsic(inner, v, v, here)[0])
         return self.statistics(moves, unbiased=True), np.array(own)
 
     def moments(self) -> tuple[float, float]:
         """Moments of tr(G_X P G_Y P^T) / n^2, both matrices centred."""
         n = len(self.omega)
-        first, second = (matrix_moments(v.gram) for v in self.variables)
-        mean, variance = permutation_moments(first, second, n)
+        first, second = (nulls.matrix_moments(v.gram) for v in self.variables)
+        mean, variance = nulls.permutation_moments(first, second, n)
         return mean / n**2, variance / n**4
 
     @cached_property
@@ -231,7 +217,7 @@ class Pairs(Problem):
 
     def series(self) -> Iterator[tuple[Floats, float]]:
         """All pairs are one series."""
-        yield self.omega / len(self.omega), lag_one(Dense(self.product))
+        yield self.omega / len(self.omega), nulls.lag_one(Dense(self.product))
 
     def forms(self, A: Floats) -> Floats:
         """Quadratic forms (b,) of the columns of A (n, b)."""
@@ -242,10 +228,13 @@ class Pairs(Problem):
         x, y = self.variables
         variables = (x, y), (x, x), (y, y)
         if self.weighted:
-            (value, error), (own_x, _), (own_y, _) = (hollow_form(*pair) for pair in variables)
+            (value, error), (own_x, _), (own_y, _) = (
+                pairs.hollow_form(*pair) for pair in variables
+            )
             spread = math.sqrt(max(0.0, own_x * own_y))
             return Estimate(value, spread, error, error / max(spread, np.finfo(float).tiny))
-        (value, cross), (own_x, left_x), (own_y, left_y) = (left_out(*pair) for pair in variables)
+        found = [pairs.left_out(*pair) for pair in variables]
+        (value, cross), (own_x, left_x), (own_y, left_y) = found
         error, tiny = jackknife(cross), TIES * self.scale
         if min(own_x, own_y) <= tiny:  # a constant variable
             return Estimate(0.0, 0.0, error)
@@ -257,7 +246,7 @@ class Pairs(Problem):
     def witness(self) -> Witness:
         """Difference of the embeddings of the joint and the product at the pairs."""
         x, y = self.variables
-        values = hadamard_rows(x, y) / x.n - x.rows * y.rows / x.n**2
+        values = pairs.hadamard_rows(x, y) / x.n - x.rows * y.rows / x.n**2
         return Witness(self.samples[0], values)
 
 

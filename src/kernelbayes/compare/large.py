@@ -24,8 +24,6 @@ Gretton and Sejdinovic 2018). The sums are kept for groups of rows, every 32nd i
 jackknife that leaves out one group gives standard errors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -24,15 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, as_generator, threads_for
-from kernelbayes.compare import samples
+from kernelbayes.compare import nulls, samples
 from kernelbayes.compare.large import LARGE
-from kernelbayes.compare.nulls import (
-    TIES,
-    BlockLength,
-    lag_one,
-    matrix_moments,
-    permutation_moments,
-)
+from kernelbayes.compare.nulls import TIES, BlockLength
 from kernelbayes.compare.problem import (
     Estimate,
     Method,
@@ -290,12 +284,12 @@ class TwoSamples(Problem):
         """Moments of tr(G_c P c c^T P^T), with the contrast c: 1/n and -1/m in the two samples."""
         n, m = self.sizes
         contrast = (1.0 / n + 1.0 / m, (1.0 / n + 1.0 / m) ** 2, 1.0 / n**3 + 1.0 / m**3)
-        return permutation_moments(matrix_moments(self.gram), contrast, n + m)
+        return nulls.permutation_moments(nulls.matrix_moments(self.gram), contrast, n + m)
 
     def series(self) -> Iterator[tuple[Floats, float]]:
         """Each sample is a series."""
         for rows in (slice(0, self.n), slice(self.n, None)):
-            yield self.weights[rows], lag_one(self.gram, rows)
+            yield self.weights[rows], nulls.lag_one(self.gram, rows)
 
     def estimate(self) -> Estimate:
         """MMD^2 and the variance in feature space, with jackknife errors from five points on."""

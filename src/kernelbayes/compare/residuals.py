@@ -22,11 +22,9 @@ and the products of the two have a positive sum even under the null hypothesis. 
 closed form and added to the null distribution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -73,7 +71,7 @@ class Candidate:
     ridges: Floats
 
     @classmethod
-    def family(cls, kernel: Kernel, Z: Points) -> list[Candidate]:
+    def family(cls, kernel: Kernel, Z: Points) -> list[Self]:
         """Multiples of a kernel's bandwidth, that itself first; the regressions have intercepts."""
         found = []
         for candidate in dict.fromkeys(kernel.scaled(scale) for scale in Z_MULTIPLES):
@@ -181,8 +179,7 @@ def residual_test(
     null = np.einsum("ij,ij->j", signs, V @ signs) / n**2 + shift
     scale = x.scale * y.scale * float(np.abs(as_doubles(given.kernel.diag(Z))).max())
     if is_constant(statistic, null, scale):
-        text = "nothing of x or y is left over given z: the p-value is 1"
-        warn(text)
+        warn("nothing of x or y is left over given z: the p-value is 1")
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
     # A partial kernel correlation, from the sums without the diagonal and the regressions' share.

@@ -16,10 +16,10 @@ A batch adds a leading axis to every answer.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernelbayes.embedding import density, export, preimage, regions
+from kernelbayes.embedding import density, export, regions
 from kernelbayes.embedding.density import Bandwidth, Height, Method
+from kernelbayes.embedding.gaussian import Covariance, Mixture, mixture
 from kernelbayes.embedding.mean import Kind, MeanElement, Validity, Weighted, validity
-from kernelbayes.embedding.mixture import Covariance, Mixture, mixture
 from kernelbayes.tables import Table
 from kernelbayes.types import Array, Floats, Points, PointsLike, Rng
 
@@ -246,7 +246,7 @@ class Decoding(Weighted):
         >>> embed([0.0, 0.2, 1.0], Matern(2.0, nu=2.5)).preimage().round(2)
         array([0.38])
         """
-        return preimage.preimage(self, self._in_order(candidates))
+        return density.preimage(self, self._in_order(candidates))
 
     def mixture(
         self, components: int, rng: Rng = None, covariance: Covariance = "full", starts: int = 4

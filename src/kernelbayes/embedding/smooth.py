@@ -15,11 +15,10 @@ regions stay sharp. With h near one this is the normal density of the sample's m
 with h near zero it is the sample itself. Discrete coordinates are neither shrunk nor smoothed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Self
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -127,7 +126,7 @@ class Smoothed:
     discrete: Bools
 
     @classmethod
-    def by(cls, points: Floats, weights: Floats, how: Smoothing, discrete: Bools) -> Smoothed:
+    def by(cls, points: Floats, weights: Floats, how: Smoothing, discrete: Bools) -> Self:
         """Smooth by one share, or by the distances to neighbours."""
         if not how.neighbours:
             return cls(points, weights, how.h, discrete)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import quiet
-from kernelbayes.files.known import Node, distributions, registry, stored_fields
+from kernelbayes.files.known import Node, class_named, distributions, registry, stored_fields
 from kernelbayes.gram.base import Dense
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.conditional import Conditional
@@ -112,7 +112,7 @@ class Decoder:
         return self._made[number]
 
     def _object(self, node: dict[str, Node]) -> Any:
-        cls = registry()[node["class"]]
+        cls = class_named(node["class"])
         state = {name: self.decode(part) for name, part in node["state"].items()}
         fields = stored_fields(cls)
         allowed = state.keys() if fields is None else fields
@@ -128,7 +128,7 @@ class Decoder:
         obj = tuple.__new__(cls, items) if issubclass(cls, tuple) else cls.__new__(cls)
         if isinstance(obj, list):
             obj.extend(items)
-        for field in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
+        for field in () if fields is None else dataclasses.fields(cls):
             if field.name not in state:
                 state[field.name] = _default(field)
         for name, value in state.items():

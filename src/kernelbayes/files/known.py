@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from scipy import stats
+from sklearn.base import BaseEstimator
 
 # A value as JSON has it. Anything but None, a boolean, a number or a string is a dict of one entry
 # that says what it is.
@@ -34,6 +35,19 @@ def registry() -> dict[str, type]:
     return found
 
 
+def class_named(name: str) -> type:
+    """Class of a name in a file; one that has moved since within its package is found there."""
+    known, (package, *_, short) = registry(), name.split(".")
+    if name in known:
+        return known[name]
+    (found,) = (
+        cls
+        for place, cls in known.items()
+        if place.split(".")[0] == package and cls.__name__ == short
+    )
+    return found
+
+
 def name_of(cls: type) -> str | None:
     """Name of a class that can be stored; None for others."""
     return _names().get(cls)
@@ -45,8 +59,8 @@ def _names() -> dict[type, str]:
 
 
 def stored_fields(cls: type) -> tuple[str, ...] | None:
-    """Fields of a dataclass that are not caches; None for other classes."""
-    if not dataclasses.is_dataclass(cls):
+    """Fields of a dataclass that are not caches; None for other classes, and for estimators."""
+    if not dataclasses.is_dataclass(cls) or issubclass(cls, BaseEstimator):
         return None
     fields = dataclasses.fields(cls)
     return tuple(f.name for f in fields if f.init or f.default_factory is dataclasses.MISSING)

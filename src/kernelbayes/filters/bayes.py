@@ -18,6 +18,7 @@ operator (the sum rule), **update** with Bayes' rule, the prediction being the p
 True
 """
 
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -58,6 +59,7 @@ Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding
 
 
+@dataclass(eq=False, repr=False)
 class KernelBayesFilter(Filter):
     """Filter, smoother and forecaster learned from sequences of states and observations.
 
@@ -144,51 +146,28 @@ class KernelBayesFilter(Filter):
     :mod:`kernelbayes.filters.choose.tuning`.
     """
 
-    def __init__(
-        self,
-        kernel_x: Kernel | None = None,
-        kernel_z: Kernel | None = None,
-        kernel_u: Kernel | None = None,
-        method: BayesMethod = "importance",
-        transition: Literal["operator", "shift"] = "operator",
-        initial: Initial = "uniform",
-        prior_ridge: Ridge = "auto",
-        transition_ridge: Ridge = "auto",
-        ridge: Ridge = "auto",
-        back_ridge: Ridge = "auto",
-        rank: int | None = None,
-        lags: Lags | Literal["auto"] = "auto",
-        order: int | Literal["auto"] = "auto",
-        features: Features | Literal["auto"] = "auto",
-        ratio: Method = "kulsif",
-        memory: float | Literal["auto"] = "auto",
-        tempering: float | Literal["auto"] = "auto",
-        literal: bool = False,
-        intervals: Literal["auto", "calibrated", "plain"] = "auto",
-        rng: Rng = None,
-    ) -> None:
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.kernel_u = kernel_u
-        self.method = method
-        self.transition = transition
-        self.initial = initial
-        self.prior_ridge = prior_ridge
-        self.transition_ridge = transition_ridge
-        self.ridge = ridge
-        self.back_ridge = back_ridge
-        self.rank = rank
-        self.lags = lags
-        self.order = order
-        self.features = features
-        self.ratio = ratio
-        self.memory = memory
-        self.tempering = tempering
-        self.literal = literal
-        self.intervals = intervals
-        self.rng = rng
+    kernel_x: Kernel | None = None
+    kernel_z: Kernel | None = None
+    kernel_u: Kernel | None = None
+    method: BayesMethod = "importance"
+    transition: Literal["operator", "shift"] = "operator"
+    initial: Initial = "uniform"
+    prior_ridge: Ridge = "auto"
+    transition_ridge: Ridge = "auto"
+    ridge: Ridge = "auto"
+    back_ridge: Ridge = "auto"
+    rank: int | None = None
+    lags: Lags | Literal["auto"] = "auto"
+    order: int | Literal["auto"] = "auto"
+    features: Features | Literal["auto"] = "auto"
+    ratio: Method = "kulsif"
+    memory: float | Literal["auto"] = "auto"
+    tempering: float | Literal["auto"] = "auto"
+    literal: bool = False
+    intervals: Literal["auto", "calibrated", "plain"] = "auto"
+    rng: Rng = None
 
-    report: Report
+    report: Report = field(init=False)
     leads_ = 0  # later observations that the update sees: of filters that smooth by regression
 
     # --- learning ---------------------------------------------------------------------------------

@@ -46,8 +46,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.kernels.settings import KernelSettings
 from kernelbayes.points import count, doubled, integer, own, take
-from kernelbayes.select.calibration import Calibration
-from kernelbayes.select.confusion import Confusion
+from kernelbayes.select.calibration import Calibration, Confusion
 from kernelbayes.select.search import progress_bar
 from kernelbayes.types import Array, Bools, Points, PointsLike
 

@@ -25,6 +25,7 @@ True
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 import numpy as np
@@ -64,6 +65,7 @@ LowRankMethod = Literal["nystrom", "cholesky"]
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
 
 
+@dataclass(eq=False, repr=False)
 class KernelMonteCarloFilter(Filter):
     """Filter with a transition to sample from and an observation model learned from pairs.
 
@@ -120,37 +122,27 @@ class KernelMonteCarloFilter(Filter):
     prior_ridge_, ridge_ : float
     """
 
-    def __init__(
-        self, transition: Transition | None = None, initial: Initial = None,
-        kernel_x: Kernel | None = None, kernel_z: Kernel | None = None,
-        method: BayesMethod = "importance", particles: int | None = None, picks: int = 100,
-        threshold: float = 0.5, resampling: Resampling = "herding", subsample: int | None = None,
-        sweeps: int = 10, prior_ridge: Ridge = "loo", ridge: Ridge = "loo",
-        back_ridge: float = 0.1, rank: int | None = None, low_rank: LowRankMethod = "nystrom",
-        ratio: Method = "kulsif", memory: float = 1.0, tempering: float = 1.0,
-        literal: bool = False, rng: Rng = None,
-    ) -> None:  # fmt: skip
-        self.transition = transition
-        self.initial = initial
-        self.kernel_x = kernel_x
-        self.kernel_z = kernel_z
-        self.method = method
-        self.particles = particles
-        self.picks = picks
-        self.threshold = threshold
-        self.resampling = resampling
-        self.subsample = subsample
-        self.sweeps = sweeps
-        self.prior_ridge = prior_ridge
-        self.ridge = ridge
-        self.back_ridge = back_ridge
-        self.rank = rank
-        self.low_rank = low_rank
-        self.ratio = ratio
-        self.memory = memory
-        self.tempering = tempering
-        self.literal = literal
-        self.rng = rng
+    transition: Transition | None = None
+    initial: Initial = None
+    kernel_x: Kernel | None = None
+    kernel_z: Kernel | None = None
+    method: BayesMethod = "importance"
+    particles: int | None = None
+    picks: int = 100
+    threshold: float = 0.5
+    resampling: Resampling = "herding"
+    subsample: int | None = None
+    sweeps: int = 10
+    prior_ridge: Ridge = "loo"
+    ridge: Ridge = "loo"
+    back_ridge: float = 0.1
+    rank: int | None = None
+    low_rank: LowRankMethod = "nystrom"
+    ratio: Method = "kulsif"
+    memory: float = 1.0
+    tempering: float = 1.0
+    literal: bool = False
+    rng: Rng = None
 
     def fit(
         self, X: PointsLike, Z: PointsLike, controls: PointsLike = None, *, copy: bool = True

@@ -6,13 +6,11 @@ is drawn from the left-out residuals. One regression in d + p coordinates needs 
 transitions than a conditional embedding under a product kernel on them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -193,7 +191,7 @@ class Learned:
         return like(Z + self.regression(U) * self.unit + self.middle + noise, widened(z))
 
     @classmethod
-    def from_sequences(cls, data: Training, kernel: Kernel, rng: np.random.Generator) -> Learned:
+    def from_sequences(cls, data: Training, kernel: Kernel, rng: np.random.Generator) -> Self:
         """Learn from the transitions of sequences."""
         if not kernel.is_vector:
             raise ValueError(

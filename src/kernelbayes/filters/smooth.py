@@ -12,10 +12,8 @@ belief is mixed with the filtered one, by the share that the update did not trus
 observation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from kernelbayes.arrays import namespace
 from kernelbayes.filters.beliefs import StepInfo
@@ -59,7 +57,7 @@ class Run:
     infos: list[StepInfo] = field(default_factory=list)
 
     @classmethod
-    def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Run:
+    def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Self:
         """Fill gaps of more than one transition with steps that have no observation."""
         filled: list[Seen] = []
         controls: list[Points | None] = []

@@ -20,14 +20,14 @@ True
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import as_generator, quiet, warn
-from kernelbayes.graphs.beliefs import GraphBeliefs
-from kernelbayes.graphs.best import most_probable
+from kernelbayes.graphs.beliefs import GraphBeliefs, most_probable
 from kernelbayes.graphs.choose import choose_scales, rescaled, scored_iterations
 from kernelbayes.graphs.evidence import VirtualEvidence, check_node, read_evidence, read_likelihoods
 from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
@@ -40,6 +40,7 @@ from kernelbayes.tables import Documented, Table
 from kernelbayes.types import PointsLike, Rng
 
 
+@dataclass(eq=False, repr=False)
 class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     """Beliefs about the nodes of a graph, from evidence about some of them.
 
@@ -94,33 +95,18 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     ``NumericalWarning`` says so, with the last changes.
     """
 
-    def __init__(
-        self,
-        graph: GraphLike = None,
-        kernels: Kernels = None,
-        ridge: Ridge = "loo",
-        rank: int | None = None,
-        scales: Literal["held-out", "median"] = "held-out",
-        templates: Templates | None = None,
-        schedule: Schedule = "auto",
-        damping: float = 0.2,
-        floor: Floor = "pairs",
-        max_iterations: int = 100,
-        tolerance: float = 1e-5,
-        rng: Rng = None,
-    ) -> None:
-        self.graph = graph
-        self.kernels = kernels
-        self.ridge = ridge
-        self.rank = rank
-        self.scales = scales
-        self.templates = templates
-        self.schedule = schedule
-        self.damping = damping
-        self.floor = floor
-        self.max_iterations = max_iterations
-        self.tolerance = tolerance
-        self.rng = rng
+    graph: GraphLike = None
+    kernels: Kernels = None
+    ridge: Ridge = "loo"
+    rank: int | None = None
+    scales: Literal["held-out", "median"] = "held-out"
+    templates: Templates | None = None
+    schedule: Schedule = "auto"
+    damping: float = 0.2
+    floor: Floor = "pairs"
+    max_iterations: int = 100
+    tolerance: float = 1e-5
+    rng: Rng = None
 
     def fit(self, data: Any) -> Self:
         """Learn every edge from data.

@@ -17,11 +17,9 @@ expectation given x_s is p(x | x_s) / p(x). Its estimate in the RKHS is
 the arithmetic of tables, exactly and for any ridge.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -110,16 +108,16 @@ class Operator:
     def to(
         cls, F: Floats, R: Floats, P: Floats, shares: Floats, least: float, usual: float,
         pseudo: float,
-    ) -> Operator:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Operator to points with features F (q, r)."""
         constant = F @ R.sum(axis=1)
         unseen = np.flatnonzero(constant < least)
         constant[unseen] = 1.0
         return cls(F / constant[:, None], unseen, R, P, R @ P.T, shares, least, usual, pseudo)
 
-    def at(self, F: Floats) -> Operator:
+    def at(self, F: Floats) -> Self:
         """Operator to other points of the target, with features F (m, r)."""
-        return Operator.to(F, self.R, self.P, self.shares, self.least, self.usual, self.pseudo)
+        return self.to(F, self.R, self.P, self.shares, self.least, self.usual, self.pseudo)
 
     def __call__(self, f: Floats) -> Floats:
         """E[f(source) | target] (m, q) for functions f (m, q')."""

@@ -1,6 +1,6 @@
 """Kernels: immutable values, callable as ``k(X, Y)``, with algebra."""
 
-from kernelbayes.kernels.algebra import Product, Scaled, Sum
+from kernelbayes.kernels.algebra import Product, Scaled, Sum, Warped
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.curved import Periodic, Rotation
 from kernelbayes.kernels.custom import Custom
@@ -15,7 +15,6 @@ from kernelbayes.kernels.vector import (
     Polynomial,
     RationalQuadratic,
 )
-from kernelbayes.kernels.warped import Warped
 
 __all__ = ["Custom", "Delta", "Gaussian", "HistogramIntersection", "Kernel", "Laplace", "Linear"]
 __all__ += ["Matern", "Parts", "Periodic", "Polynomial", "Product", "RationalQuadratic", "Rotation"]

@@ -1,11 +1,9 @@
 """Products over the parts of a joint variable: columns, or parts with names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import device
@@ -103,7 +101,7 @@ class Parts(Combined):
                 found[column] = period
         return tuple(found)
 
-    def on(self, columns: Sequence[int]) -> Parts:
+    def on(self, columns: Sequence[int]) -> Self:
         """Product over the parts of which coordinates, or names, are left."""
         if self.by_name:
             names = list(dict.fromkeys(self._columns()))
@@ -121,7 +119,7 @@ class Parts(Combined):
                 parts.append((tuple(left_of[own[j]] for j in left), inner))
         if not parts:
             raise ValueError("none of the coordinates present belongs to a part of the kernel")
-        return Parts(parts)
+        return type(self)(parts)
 
     def split(self, points: Points) -> list[tuple[Hashable, Kernel, Points]]:
         """Key, kernel and checked points of every part."""

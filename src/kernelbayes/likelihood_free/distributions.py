@@ -5,15 +5,13 @@ multivariate distributions, each with conventions of its own); torch has a fourt
 once, here; everything else sees a :class:`Component`.
 """
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -78,7 +76,7 @@ class Component:
                 )
         return remake, (adapter, source, self.low, self.high)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Component:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self  # immutable
 
     @property
@@ -86,7 +84,7 @@ class Component:
         """Number of columns."""
         return len(self.low)
 
-    def within(self, low: Array, high: Array) -> Component:
+    def within(self, low: Array, high: Array) -> Self:
         """Component with bounds stated by the user."""
         try:
             ends = [np.full(self.width, np.asarray(end, float)) for end in (low, high)]

@@ -82,6 +82,7 @@ class Report:
     settled: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     r"""Posteriors from simulations (theta_i, x_i), for any number of observations.
 
@@ -134,21 +135,12 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     (3, 1)
     """
 
-    def __init__(
-        self,
-        prior: PriorLike = None,
-        method: Method = "auto",
-        adjust: str = "auto",
-        criterion: Criterion = "log",
-        rng: Rng = None,
-        progress: bool | None = None,
-    ) -> None:
-        self.prior = prior
-        self.method = method
-        self.adjust = adjust
-        self.criterion = criterion
-        self.rng = rng
-        self.progress = progress
+    prior: PriorLike = None
+    method: Method = "auto"
+    adjust: str = "auto"
+    criterion: Criterion = "log"
+    rng: Rng = None
+    progress: bool | None = None
 
     def fit(self, theta: PointsLike, x: PointsLike, weights: PointsLike = None) -> Self:
         """Learn from n simulations.

@@ -1,18 +1,16 @@
 """Posteriors over parameters: embeddings that know their prior's support."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
 
 from kernelbayes.arrays import as_generator, as_known, like, to_numpy
 from kernelbayes.embedding import Embedding, export
-from kernelbayes.embedding.mixture import Mixture
+from kernelbayes.embedding.gaussian import Mixture
 from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.distributions import PriorLike
@@ -235,7 +233,7 @@ class Posterior(Embedding):
 def _of_each(name: str) -> Callable[..., Array]:
     """Make a method that asks every posterior and stacks the answers."""
 
-    def ask(self: Posteriors, *asked: object, **options: object) -> Array:
+    def ask(self: Sequence[Posterior], *asked: object, **options: object) -> Array:
         return np.stack([to_numpy(getattr(p, name)(*asked, **options)) for p in self])
 
     ask.__name__ = name
@@ -292,13 +290,13 @@ class Posteriors(Told, Sequence[Posterior]):
         generator = as_generator(rng)
         return np.stack([p.sample(k, generator, method, bandwidth) for p in self])
 
-    def normalized(self) -> Posteriors:
+    def normalized(self) -> Self:
         """Divide the weights of each by their sum."""
-        return Posteriors([p.normalized() for p in self])
+        return type(self)([p.normalized() for p in self])
 
-    def valid(self) -> Posteriors:
+    def valid(self) -> Self:
         """Project the weights of each on the simplex."""
-        return Posteriors([p.valid() for p in self])
+        return type(self)([p.valid() for p in self])
 
     def mixture(self, components: int, rng: Rng = None, **options: Any) -> list[Mixture]:
         """Gaussian mixture closest to each."""

@@ -4,6 +4,6 @@ Every function draws into matplotlib axes, its own or those you pass, and return
 showing is yours.
 """
 
-from kernelbayes.plot.witness import plot_witness
+from kernelbayes.plot.tests import plot_witness
 
 __all__ = ["plot_witness"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernelbayes.arrays import to_numpy
-from kernelbayes.plot import canvas, circular
+from kernelbayes.plot import canvas
 from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, Axes, bare, subplots
 from kernelbayes.types import Floats
 
@@ -43,7 +43,7 @@ def plot_embedding(
     if not single:
         middle = mu.mean() if any(periods) else mu.median()  # angles have no median
         return _bands(ax, intervals, to_numpy(middle), names, level, periods)
-    X, mean, intervals = circular.around(X, to_numpy(mu.mean()), intervals, periods)
+    X, mean, intervals = canvas.around(X, to_numpy(mu.mean()), intervals, periods)
     if d > 2:
         return _corner(X, W[0], mean, intervals, names, level, density, periods)
     ax = subplots() if ax is None else ax
@@ -51,8 +51,8 @@ def plot_embedding(
         _line(ax, X, W[0], mean[0], intervals[0], names[0], level, label, density)
     else:
         _plane(ax, X, W[0], names, density)
-        circular.label_turns(ax.yaxis, periods[1])
-    circular.label_turns(ax.xaxis, periods[0])
+        canvas.label_turns(ax.yaxis, periods[1])
+    canvas.label_turns(ax.xaxis, periods[0])
     return ax
 
 
@@ -88,14 +88,14 @@ def _line(
 
 
 def _curves(
-    ax: Axes, X: Floats, W: Floats, means: Floats, name: str, periods: circular.Periods,
+    ax: Axes, X: Floats, W: Floats, means: Floats, name: str, periods: canvas.Periods,
     density: GridDensity,
 ) -> Axes:  # fmt: skip
     for i, w in enumerate(W):
-        own = circular.around(X, means[i], np.zeros((1, 2)), periods)[0]
+        own = canvas.around(X, means[i], np.zeros((1, 2)), periods)[0]
         (grid,), height = density(own, w, GRID_1D)
         ax.plot(grid, height, color=CYCLE[i], lw=2.0, label=str(i))
-    circular.label_turns(ax.xaxis, periods[0])
+    canvas.label_turns(ax.xaxis, periods[0])
     return _density_axes(ax, name)
 
 
@@ -122,7 +122,7 @@ def _plane(ax: Axes, X: Floats, w: Floats, names: tuple[str, ...], density: Grid
 
 def _corner(
     X: Floats, w: Floats, mean: Floats, intervals: Floats, names: tuple[str, ...], level: float,
-    density: GridDensity, periods: circular.Periods,
+    density: GridDensity, periods: canvas.Periods,
 ) -> Axes:  # fmt: skip
     d = X.shape[1]
     axes = subplots(d, d, width=2.2 * d, height=2.2 * d, squeeze=False)
@@ -133,14 +133,14 @@ def _corner(
             _line(axes[i, i], X[:, [i]], w, mean[i], intervals[i], names[i], level, None, density)
             axes[i, i].get_legend().remove()
             axes[i, i].set_yticks([])
-        circular.label_turns(axes[i, j].xaxis, periods[j])
-        circular.label_turns(axes[i, j].yaxis, periods[i] if i != j else None)
+        canvas.label_turns(axes[i, j].xaxis, periods[j])
+        canvas.label_turns(axes[i, j].yaxis, periods[i] if i != j else None)
     return canvas.label_corner(axes, names)
 
 
 def _bands(
     ax: Axes | None, intervals: Floats, middle: Floats, names: tuple[str, ...], level: float,
-    periods: circular.Periods,
+    periods: canvas.Periods,
 ) -> Axes:  # fmt: skip
     m, d = middle.shape
     label = "mean" if any(periods) else "median"

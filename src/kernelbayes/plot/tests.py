@@ -1,7 +1,8 @@
-"""Pictures of test results: the null distribution, and where the null hypothesis fails."""
+"""Pictures of tests and witness functions. They need matplotlib, the extra ``plot``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,14 @@ import numpy as np
 from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_signed, subplots
 from kernelbayes.tables import Row
-from kernelbayes.types import Floats
+from kernelbayes.types import Floats, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
+    from kernelbayes.embedding import MeanElement
+
+RUG = 400  # ticks that can be told apart; of more points, evenly spaced ones of the ordered sample
+GRID = 400  # points of the curves: closer than the width of a line
 
 
 def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
@@ -108,3 +113,113 @@ def _columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
             "witness.largest()"
         )
     return columns, ("x", "y") if pair else ("first coordinate", "second coordinate")
+
+
+def plot_witness(
+    mu: MeanElement, nu: MeanElement, grid: PointsLike | None = None, ax: Axes | None = None, *,
+    labels: tuple[str, str] = ("first", "second"),
+) -> Axes:  # fmt: skip
+    r"""Draw two embeddings on the line and the witness function of their difference.
+
+    .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)
+
+    Positive where the first distribution has more mass, negative where the second has; its RKHS
+    norm is the MMD. All three curves are in units of the higher embedding's peak; where the
+    difference is small the witness is magnified, and the legend says how much.
+
+    Parameters
+    ----------
+    mu, nu : Embedding or GaussianEmbedding
+        Of one kernel, over scalar points.
+    grid : array (n,), optional
+        Where to evaluate; 400 points over both samples and a tenth beyond unless given.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure unless given.
+    labels : (str, str)
+        Names of the two distributions.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from kernelbayes import Gaussian, embed
+    >>> from kernelbayes.plot import plot_witness
+    >>> k = Gaussian(1.0)
+    >>> ax = plot_witness(embed([0.0, 1.0], k), embed([2.0, 3.0], k))  # doctest: +SKIP
+    """
+    kernels = [getattr(m, "kernel", None) for m in (mu, nu)]
+    if None in kernels:
+        raise TypeError("plot_witness draws two embeddings; make them with embed(...)")
+    if kernels[0] != kernels[1]:
+        raise ValueError("the witness of embeddings of different kernels is not defined")
+    samples = [_scalars(mu), _scalars(nu)]
+    x = _grid(samples) if grid is None else to_numpy(as_vectors(grid, "grid"))
+    if x.shape[1] != 1:
+        raise ValueError(f"plot_witness draws on a line: grid must be (n,), got {x.shape}")
+    values = [np.asarray(to_numpy(m(x)), dtype=float) for m in (mu, nu)]
+    unit = max(float(np.abs(v).max()) for v in values) or 1.0
+    first, second = (v / unit for v in values)
+    factor = _magnification(float(np.abs(first - second).max()))
+    scaled = factor * (first - second)
+    ax = subplots() if ax is None else ax
+    x = x[:, 0]
+    draw_signed(ax, x, scaled, alpha=0.25)
+    ax.axhline(0.0, color=NEUTRAL, lw=0.8)
+    ax.plot(x, first, color=FIRST, lw=2.0, label=labels[0])
+    ax.plot(x, second, color=SECOND, lw=2.0, ls="--", label=labels[1])
+    magnified = "" if factor == 1 else f" (× {factor:g})"
+    ax.plot(x, scaled, color=NEUTRAL, lw=1.5, label=f"witness: difference{magnified}")
+    _rugs(ax, samples, floor=min(0.0, float(scaled.min())))
+    names = getattr(mu, "names", None) or getattr(nu, "names", None) or ("x",)
+    ax.set(xlim=(x.min(), x.max()), xlabel=names[0], ylabel="mean embedding (peak = 1)")
+    ax.legend(frameon=False)
+    return bare(ax)
+
+
+def _scalars(mu: MeanElement) -> Floats | None:
+    """Ordered scalar points of an embedding; None for one known in closed form."""
+    points, weights = getattr(mu, "points", None), getattr(mu, "weights", None)
+    if points is None or weights is None:
+        return None
+    if weights.ndim > 1:
+        raise TypeError("plot_witness draws single embeddings; index the batch first: batch[0]")
+    try:
+        points = to_numpy(as_vectors(points, "points"))
+    except TypeError as error:
+        raise TypeError("plot_witness draws scalar points, and these are not numbers") from error
+    if points.shape[1] != 1:
+        raise ValueError(
+            f"plot_witness draws on a line, but the points have {points.shape[1]} dimensions; "
+            "embed one column"
+        )
+    return np.sort(np.asarray(points[:, 0], dtype=float))
+
+
+def _grid(samples: list[Floats | None]) -> Floats:
+    given = [s for s in samples if s is not None]
+    if not given:
+        raise ValueError("neither embedding has points to place a grid by; give grid")
+    low, high = min(s[0] for s in given), max(s[-1] for s in given)
+    margin = 0.1 * (high - low) or 1.0
+    return np.linspace(low - margin, high + margin, GRID)[:, None]
+
+
+def _magnification(peak: float) -> float:
+    """Round number (1, 2, 5, 10, ...) that brings a peak to at most half the embeddings' height."""
+    if not 0.0 < peak < 0.5:
+        return 1.0
+    wanted = 0.5 / peak
+    decade = 10.0 ** math.floor(math.log10(wanted))
+    return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
+
+
+def _rugs(ax: Axes, samples: list[Floats | None], floor: float, height: float = 0.05) -> None:
+    for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
+        if sample is None:
+            continue
+        if len(sample) > RUG:
+            sample = sample[np.linspace(0, len(sample) - 1, RUG).astype(int)]
+        top = floor - height * (1.0 + 1.4 * row)
+        ax.vlines(sample, top - height, top, color=colour, lw=0.5, alpha=0.6)

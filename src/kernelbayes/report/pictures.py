@@ -10,7 +10,7 @@ from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.embedding.density import grid_density
 from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.embedding.smooth import silverman
-from kernelbayes.plot import circular
+from kernelbayes.plot.canvas import around, unrolled
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
 from kernelbayes.types import Floats, Ints
 
@@ -66,7 +66,7 @@ def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z"
         elif kind_of(part) == "numbers":
             X, w = to_numpy(part.vectors).astype(float), np.asarray(part.valid_weights()[0])
             mean, ends = to_numpy(part.mean()), to_numpy(part.interval(level))
-            X, mean, ends = circular.around(X, mean, ends, part.kernel.periods(len(labels)))
+            X, mean, ends = around(X, mean, ends, part.kernel.periods(len(labels)))
             shown.pictures += _marginals(X, w, mean, ends, labels, level)
             shown.pictures += _pairs(X, w, labels)
             shown.note = _cut(len(labels))
@@ -170,7 +170,7 @@ def of_many(
                 if period is None:
                     continue
                 told[j] = f"{labels[j]}, turns added up"
-                mean[:, j], ends[:, j] = circular.unrolled(mean[:, j], ends[:, j], period)
+                mean[:, j], ends[:, j] = unrolled(mean[:, j], ends[:, j], period)
                 if known is not None:
                     off = (known[:, j] - mean[:, j] + period / 2.0) % period - period / 2.0
                     known[:, j] = mean[:, j] + off

@@ -15,8 +15,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.compare import DriftReport, KernelTestResult
 from kernelbayes.embedding.export import LEAST_ESS, MOST_FILLED, trust
 from kernelbayes.graphs import GraphBeliefs
-from kernelbayes.select.calibration import Calibration
-from kernelbayes.select.confusion import Confusion
+from kernelbayes.select.calibration import Calibration, Confusion
 from kernelbayes.types import Floats
 
 ORDER = ("good", "look", "bad")

@@ -32,10 +32,8 @@ embedding again, so rules compose.
 0.8182
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 
@@ -134,7 +132,7 @@ class Joint(Embedding):
         own = centre_of(given, Variable(points, kernels[part]), weights) if self.centred else None
         return Embedding(points, weights, kernels[part], centre=own)
 
-    def _reweighted(self, weights: Array) -> Joint:
+    def _reweighted(self, weights: Array) -> Self:
         return replace(super()._reweighted(weights), grid=None, centred=False)
 
 

@@ -1,8 +1,7 @@
 """How far an embedding made by a rule can be trusted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.gram import Diagnostics
@@ -48,8 +47,8 @@ class PosteriorDiagnostics:
     condition = property(lambda self: self.solver.condition, doc="Condition number, about.")
     rescues = property(lambda self: self.solver.rescues, doc="How often the ridge was raised.")
 
-    def __getitem__(self, index: int | slice) -> PosteriorDiagnostics:
+    def __getitem__(self, index: int | slice) -> Self:
         """Return the diagnostics of one conditioning point, or of a slice of them."""
         assert isinstance(self.embedding, Batch)
         support, share = self.support[index], self.prior_share[index]
-        return PosteriorDiagnostics(self.embedding[index], support, self.solver, share)
+        return type(self)(self.embedding[index], support, self.solver, share)

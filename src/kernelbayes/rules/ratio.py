@@ -58,8 +58,7 @@ from kernelbayes.points import (
     take,
 )
 from kernelbayes.rules.conditional import Ridge
-from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge
-from kernelbayes.rules.matching import mean_matching
+from kernelbayes.rules.kulsif import RELATIVE, kulsif_ridge, mean_matching
 from kernelbayes.rules.variable import Variable
 from kernelbayes.types import Array, Names, Points, PointsLike, Rng
 

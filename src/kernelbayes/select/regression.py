@@ -14,10 +14,8 @@ one pair left out at a time, among pairs with the same input, a prediction is a 
 pair's own target, and what is regressed on it next would fit the target without an error.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -79,7 +77,7 @@ class Basis:
         found += coefficients[-1]
         return np.asarray(found)
 
-    def reduced(self, coefficients: Floats) -> tuple[Basis, Floats]:
+    def reduced(self, coefficients: Floats) -> tuple[Self, Floats]:
         """Return the same predictions with one feature (n, q) for each target; small to keep."""
         r, q = self.root.shape[1], coefficients.shape[1]
         basis = replace(self, root=self.root @ coefficients[:r])

@@ -30,8 +30,7 @@ from kernelbayes.filters.step import predict
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import count, integer, take
-from kernelbayes.select.calibration import Calibration
-from kernelbayes.select.confusion import Confusion
+from kernelbayes.select.calibration import Calibration, Confusion
 from kernelbayes.types import Floats, Points, PointsLike
 
 if TYPE_CHECKING:

@@ -224,14 +224,8 @@ def _records(number: int, first: int, theta: Floats, outputs: Outputs) -> list[b
             stop += 1
         part = rows[start:stop]
         failed = {k: row.reason for k, row in enumerate(part) if isinstance(row, Failed)}
-        meta: dict[str, object] = {
-            "round": number,
-            "first": first + start,
-            "count": len(part),
-            "shape": shape,
-        }
-        meta |= {"failed": failed, "names": outputs.names}
-        text = json.dumps(meta).encode()
+        meta = {"round": number, "first": first + start, "count": len(part), "shape": shape}
+        text = json.dumps({**meta, "failed": failed, "names": outputs.names}).encode()
         good = [row for row in part if not isinstance(row, Failed)]
         arrays = [theta[start:stop], *good]
         content = [np.ascontiguousarray(a, dtype="<f8").tobytes() for a in arrays]

@@ -9,8 +9,6 @@ Workers have a process group of their own: Ctrl-C reaches the parent alone, and 
 together with what it started. A worker whose parent is gone ends itself.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

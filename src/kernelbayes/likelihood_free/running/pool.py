@@ -4,8 +4,6 @@ A worker that dies, or takes longer than the timeout, costs the one call that it
 replaced, and the calls it was still to make are made elsewhere.
 """
 
-from __future__ import annotations
-
 import pickle
 import signal
 import time
@@ -14,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from kernelbayes.likelihood_free.running.journal import undisturbed
 from kernelbayes.likelihood_free.running.nursery import Child, packed
@@ -61,7 +59,7 @@ class Pool:
         self._function, self._version = b"", 0
         self._each = TASK_SECONDS  # seconds of a call, as far as known
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,25 +4,25 @@ The plan says which parameters and which random numbers belong to which simulati
 neither on the order in which simulations are run nor on the process that runs them.
 """
 
-from __future__ import annotations
-
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from kernelbayes.arrays import as_vectors, is_frame, to_numpy
-from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.distributions import PriorLike, torch_seed
 from kernelbayes.likelihood_free.prior import as_prior
 from kernelbayes.likelihood_free.running.calling import (
     KINDS,
     Caller,
     Failed,
+    Output,
     Outputs,
     Seed,
     Simulator,
@@ -37,7 +37,7 @@ from kernelbayes.likelihood_free.running.pool import Lost, Pool
 from kernelbayes.likelihood_free.running.simulations import Simulations, why_failed
 from kernelbayes.points import column_names, integer
 from kernelbayes.select.search import progress_bar
-from kernelbayes.types import Floats, Ints, Names
+from kernelbayes.types import Array, Floats, Ints, Names
 
 # Trials in a worker to find out how a simulator is called, at other parameters each: one may kill
 # it. A trial makes a dozen calls or two; most simulators are far faster than their timeout.
@@ -55,10 +55,10 @@ class Unit:
     def __len__(self) -> int:
         return 1 if self.theta.ndim == 1 else len(self.theta)
 
-    def rows(self) -> list[Unit]:
+    def rows(self) -> list[Self]:
         """Return the simulations of a batch one by one, with the random numbers they have alone."""
         parts = one_by_one(self.theta, self.seed)
-        return [Unit(self.first + k, *part) for k, part in enumerate(parts)]
+        return [type(self)(self.first + k, *part) for k, part in enumerate(parts)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,6 @@ def find_caller(
     """Find out how the simulator is called; in a worker, if there are workers."""
     seed, theta = Seed(plan.entropy, spawn_key=(0, 3)), plan.block(0)
     if "torch" in sys.modules and callable(simulator) and rng_argument(simulator) is None:
-        from kernelbayes.likelihood_free.running.tensors import TorchSimulator, takes_tensors
-
         ask = partial(takes_tensors, simulator)
         found = ask(theta, seed) if pool is None else _tried(pool, ask, theta, seed, timeout)
         simulator = TorchSimulator(simulator, found is True)
@@ -301,3 +299,41 @@ def _raise_if_failed(journal: Journal, unit: Unit, found: Outputs, shape: tuple[
         )
         error.add_note(f"In the simulator:\n{found.batch.trace}")
         raise error
+
+
+@dataclass(frozen=True)
+class TorchSimulator:
+    """A simulator whose only random numbers may be those of torch's global stream.
+
+    The stream is seeded from NumPy's, which the caller seeds, and restored afterwards: the same
+    ``rng`` gives the same simulations. NumPy's does not move: a simulator that draws from it gives
+    what it gives without torch. ``tensors``: whether parameters are handed over as tensors.
+    """
+
+    simulator: Simulator
+    tensors: bool
+
+    def __call__(self, theta: Floats) -> Output:
+        """Simulate at theta, (d,) or (b, d)."""
+        given: Array = theta
+        if self.tensors:
+            import torch
+
+            given = torch.as_tensor(theta, dtype=torch.get_default_dtype())
+        state = np.random.get_state()  # noqa: NPY002
+        seed = int(np.random.randint(2**31))  # noqa: NPY002
+        np.random.set_state(state)  # noqa: NPY002
+        with torch_seed(seed):
+            return self.simulator(given)
+
+
+def takes_tensors(simulator: Simulator, theta: Floats, seed: Seed) -> bool:
+    """Whether a simulator without ``rng`` fails at arrays theta (k, d), and not at tensors."""
+    with warnings.catch_warnings(action="ignore"):
+        for tensors in (False, True):
+            caller = Caller(TorchSimulator(simulator, tensors), rng_argument=None)
+            for some in (theta[0], theta[:2]):
+                with suppress(Exception):
+                    caller.raw(some, seed)
+                    return tensors
+    return False

@@ -1,11 +1,10 @@
 """Simulations: parameters, and what a simulator made of them."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class Simulations:
         prior: Prior | None,
         summary: Summary | None = None,
         fewest: int = 1,
-    ) -> Simulations:
+    ) -> Self:
         """Check simulations made elsewhere; those with NaN or infinite data are dropped."""
         theta = in_order(theta, None if prior is None else prior.names, "theta")
         names, x_names = column_names(theta), column_names(x)
@@ -99,7 +98,7 @@ class Simulations:
         return cls(theta[ok], table[ok], ok, np.arange(len(ok)), len(ok), names, x_names)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], round_number: int = 0) -> Simulations:
+    def read(cls, path: str | os.PathLike[str], round_number: int = 0) -> Self:
         """Read the simulations that ``simulate(..., keep=path)`` wrote (of one round of infer)."""
         if not Path(path).is_file():
             raise ValueError(f"there is no file {str(path)!r}")
@@ -118,7 +117,7 @@ class Simulations:
         requested: int,
         names: Names,
         entropy: tuple[int, ...] = (),
-    ) -> Simulations:
+    ) -> Self:
         """Put together what a journal holds, at parameters theta (k, d) in ascending order."""
         numbers = sorted(journal.rows)
         rows = [journal.rows[i] for i in numbers]
