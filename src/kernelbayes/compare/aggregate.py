@@ -33,6 +33,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from kernelbayes.arrays import as_doubles, as_generator, warn
+from kernelbayes.compare import samples
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import Sums, TwoSamples
 from kernelbayes.compare.nulls import DECIMALS, TIES, corrected_level, log_tails
@@ -48,13 +49,6 @@ from kernelbayes.compare.problem import (
     same_columns,
 )
 from kernelbayes.compare.result import KernelTestResult
-from kernelbayes.compare.samples import (
-    check_pairs,
-    given,
-    shares,
-    two_sample_collection,
-    variable_collection,
-)
 from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, own, share
@@ -115,8 +109,8 @@ def mmd_aggregated(
     options = Options(permutations, as_generator(rng), alpha)
     centrality = share(centrality, "centrality", low=True)
     Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
-    found, prior = two_sample_collection(X, Y) if kernels is None else given(kernels, "kernels")
-    w, K = shares(weights, prior), len(found)
+    found, prior = samples.two_sample_collection(X, Y, kernels)
+    w, K = samples.shares(weights, prior), len(found)
     X, Y = one_space(found[0], X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
@@ -191,8 +185,8 @@ def mmd_fuse(
     """
     options = Options(permutations, as_generator(rng), alpha, "permutation", unbiased=True)
     Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
-    found = two_sample_collection(X, Y)[0] if kernels is None else given(kernels, "kernels")[0]
-    w = shares(weights, np.ones(len(found)))
+    found, _ = samples.two_sample_collection(X, Y, kernels)
+    w = samples.shares(weights, np.ones(len(found)))
     X, Y = one_space(found[0], X, Y)
     check_sizes(2, X=count(X), Y=count(Y))
     problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
@@ -271,16 +265,12 @@ def hsic_aggregated(
     True
     """
     options = Options(permutations, as_generator(rng), alpha)
-    found_x, prior_x = (
-        variable_collection(X) if kernels_x is None else given(kernels_x, "kernels_x")
-    )
-    found_y, prior_y = (
-        variable_collection(Y) if kernels_y is None else given(kernels_y, "kernels_y")
-    )
+    found_x, prior_x = samples.variable_collection(X, kernels_x, "kernels_x")
+    found_y, prior_y = samples.variable_collection(Y, kernels_y, "kernels_y")
     prior = np.outer(prior_x, prior_y).ravel()
-    w = shares(None if weights is None else np.ravel(as_doubles(weights)), prior)
+    w = samples.shares(None if weights is None else np.ravel(as_doubles(weights)), prior)
     X, Y = own(found_x[0].points(X, "X"), X), own(found_y[0].points(Y, "Y"), Y)
-    n = check_pairs(X=X, Y=Y)
+    n = samples.check_pairs(X=X, Y=Y)
     check_sizes(5, **{"the sample of pairs": n})
     problems, step = all_pairs(X, Y, found_x, found_y), len(found_y)
     xs, ys = [p.variables[0] for p in problems[::step]], [p.variables[1] for p in problems[:step]]

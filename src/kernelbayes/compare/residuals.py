@@ -29,14 +29,8 @@ from typing import Any, Self
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, warn
-from kernelbayes.compare.problem import (
-    FACTOR_TOL,
-    Estimate,
-    Options,
-    check_sizes,
-    is_constant,
-    pvalue,
-)
+from kernelbayes.compare import problem
+from kernelbayes.compare.problem import Estimate, Options
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.compare.samples import check_pairs
 from kernelbayes.gram import Gram, LowRank
@@ -113,7 +107,7 @@ def left_over(
     first = default_kernel(points, name) if kernel is None else kernel
     points = first.points(points, name)
     n = check_pairs(**{name: points, "Z": candidates[0].features})
-    check_sizes(10, **{"the sample": n})
+    problem.check_sizes(10, **{"the sample": n})
     before: Floats | None = None
     how: dict[str, Any] = {}
     if first.is_vector:
@@ -135,7 +129,7 @@ def left_over(
 
 def features_of(kernel: Kernel, points: Points) -> Floats:
     """Features (n, r) of a kernel, its own or a pivoted factor of the Gram matrix."""
-    return np.asarray(Gram.of(kernel, points, tol=FACTOR_TOL, rng=0, double=True).factor)
+    return np.asarray(Gram.of(kernel, points, tol=problem.FACTOR_TOL, rng=0, double=True).factor)
 
 
 def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict[str, Any]]:
@@ -178,7 +172,7 @@ def residual_test(
     # Each draw has the diagonal of the statistic.
     null = np.einsum("ij,ij->j", signs, V @ signs) / n**2 + shift
     scale = x.scale * y.scale * float(np.abs(as_doubles(given.kernel.diag(Z))).max())
-    if is_constant(statistic, null, scale):
+    if problem.is_constant(statistic, null, scale):
         warn("nothing of x or y is left over given z: the p-value is 1")
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
@@ -188,7 +182,7 @@ def residual_test(
     estimate = Estimate(hollow_mean(V) - shift, spread, error, error / spread)
     return KernelTestResult(
         statistic=statistic,
-        pvalue=pvalue(statistic, null, scale),
+        pvalue=problem.pvalue(statistic, null, scale),
         null=null,
         kernel=(x.kernel, y.kernel),
         effect=estimate.effect(scale, 1.0),

@@ -190,25 +190,37 @@ def most_powerful(problems: Sequence[Problem]) -> tuple[tuple[Kernel, ...], Tabl
     return problems[best].kernels, tuple(rows)
 
 
-def two_sample_collection(X: PointsLike, Y: PointsLike) -> tuple[list[Kernel], Floats]:
-    """Gaussian kernels from 1/16 of the pooled median bandwidth to 4 times it, and their weights.
+def two_sample_collection(
+    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None
+) -> tuple[list[Kernel], Floats]:
+    """Kernels that are given, with equal weights; or Gaussian ones with weights of their own.
 
-    Weights are proportional to bandwidths: a wide kernel looks at few directions, means above all,
-    and loses much power if it has to share. A fine one sees noise in many directions, and the
-    differences it is needed for make it extreme. Symmetric in the points, as permutations need.
+    Those are from 1/16 of the pooled median bandwidth to 4 times it, with weights in proportion: a
+    wide kernel looks at few directions, means above all, and loses much power if it has to share. A
+    fine one sees noise in many directions, and the differences it is needed for make it extreme.
+    Symmetric in the points, as permutations need.
     """
+    if kernels is not None:
+        return given(kernels, "kernels")
     kernel = pooled_kernel(X, Y)
     if kernel.scaled(2.0) == kernel:
         return [kernel], np.ones(1)
     return [kernel.scaled(float(scale)) for scale in MULTIPLES], MULTIPLES
 
 
-def variable_collection(points: PointsLike) -> tuple[list[Kernel], Floats]:
-    """Five Gaussian kernels over the range of distances; weights fall off from the middle."""
-    kernels = variable_family(points)
-    size = len(kernels)
+def variable_collection(
+    points: PointsLike, kernels: Sequence[Kernel] | None, name: str
+) -> tuple[list[Kernel], Floats]:
+    """Kernels that are given, with equal weights; or five over the range of distances.
+
+    The weights of those fall off from the middle.
+    """
+    if kernels is not None:
+        return given(kernels, name)
+    found = variable_family(points)
+    size = len(found)
     m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
-    return kernels, 1.0 / (1.0 + (m / WEIGHT_WIDTH) ** 2)
+    return found, 1.0 / (1.0 + (m / WEIGHT_WIDTH) ** 2)
 
 
 def given(kernels: object, name: str) -> tuple[list[Kernel], Floats]:

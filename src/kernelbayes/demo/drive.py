@@ -1,8 +1,7 @@
 """How the robot drives, into a room, across it and on to any other, and what its wheels tell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Drive:
     features: Learned | None = None
 
     @classmethod
-    def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Drive:
+    def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Self:
         """Drive, taking a picture at every step."""
         rng = as_generator(rng)
         states = drive(length, rng, room)

@@ -36,16 +36,10 @@ import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
 from kernelbayes.arrays import as_array, as_doubles, as_vectors, frame_kind, warn
+from kernelbayes.kernels import radial
 from kernelbayes.kernels.base import Kernel
 from kernelbayes.kernels.parts import Parts
-from kernelbayes.kernels.radial import (
-    Gaussian,
-    column_spreads,
-    in_range,
-    kept,
-    typical,
-    vector_kernel,
-)
+from kernelbayes.kernels.radial import Gaussian
 from kernelbayes.kernels.structured import Delta
 from kernelbayes.objects import refuse_dates, refuse_text_among_numbers
 from kernelbayes.points import concatenate
@@ -73,7 +67,7 @@ def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiuc":
         refuse_dates(array, name)
         return Delta()
-    return vector_kernel(as_doubles(as_vectors(X, name)))
+    return radial.vector_kernel(as_doubles(as_vectors(X, name)))
 
 
 def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
@@ -89,14 +83,14 @@ def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
     if columns is not None:
         joint = _product(columns, name)
         numbers, categories = _sorted_out(columns, name)
-        widths = {key: TYPICAL * column_spreads(U) for key, U in numbers.items()}
+        widths = {key: TYPICAL * radial.column_spreads(U) for key, U in numbers.items()}
         alone: list[Kernel] = [Parts({key: Gaussian(tuple(h))}) for key, h in widths.items()]
         alone += [Parts({key: Delta()}) for key in categories]
     else:
         joint = default_kernel(X, name)
         if not isinstance(joint, Gaussian) or isinstance(joint.bandwidth, float):
             return joint
-        spreads = column_spreads(as_doubles(as_vectors(X, name)))
+        spreads = radial.column_spreads(as_doubles(as_vectors(X, name)))
         alone = [Parts({j: Gaussian(TYPICAL * h)}) for j, h in enumerate(spreads)]
     return joint if len(alone) < 2 else reduce(add, alone, math.sqrt(len(alone)) * joint)
 
@@ -199,12 +193,12 @@ def _product(columns: Columns, name: str) -> Kernel:
     """Product of a Gaussian kernel over all numbers and a Delta kernel for each category."""
     numbers, categories = _sorted_out(columns, name)
     n = len(next(iter(columns.values())))
-    keep = kept(n)
+    keep = radial.kept(n)
     squares: Any = 0.0
     parts: dict[Any, Kernel] = {}
     if numbers:
         U = np.hstack(list(numbers.values()))
-        spreads = column_spreads(U)
+        spreads = radial.column_spreads(U)
         squares = pdist(U[keep] / spreads, "sqeuclidean")
     for key, column in categories.items():
         codes = np.unique(column[keep], return_inverse=True)[1].reshape(len(keep), -1)
@@ -215,9 +209,9 @@ def _product(columns: Columns, name: str) -> Kernel:
                 "category. Drop it, or give a kernel for text: Parts({..., "
                 f"{key!r}: Spectrum(3)}})"
             )
-    h = typical(np.sqrt(squares))
+    h = radial.typical(np.sqrt(squares))
     if numbers:
         every = next(iter(numbers)) if len(numbers) == 1 else tuple(numbers)
-        parts[every] = Gaussian(tuple(in_range(h * spreads)))
+        parts[every] = Gaussian(tuple(radial.in_range(h * spreads)))
     parts |= {key: Delta(h / TYPICAL) for key in categories}
     return Parts(parts)

@@ -26,18 +26,10 @@ from typing import Unpack
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, as_generator
+from kernelbayes.likelihood_free import results
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.pairs import Model, Testing, on_pairs
-from kernelbayes.likelihood_free.results import (
-    Check,
-    CoverageCheck,
-    RankCheck,
-    TarpCheck,
-    ranks_among,
-    row,
-    tarp_ranks,
-    uniform_pvalues,
-)
+from kernelbayes.likelihood_free.results import Check, CoverageCheck, RankCheck, TarpCheck
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_recovery
@@ -96,7 +88,7 @@ class RecoveryCheck(Check):
         size = np.sqrt(np.mean(self.z**2, axis=0))
         columns = (("contraction", self.contraction, None), ("size of z-scores", size, 1.0))
         return Table(
-            row(what, name, value, expected)
+            results.row(what, name, value, expected)
             for what, values, expected in columns
             for name, value in zip(self.names, values, strict=True)
         )
@@ -147,8 +139,8 @@ def sbc(
     how: Testing = {"n_simulations": n_simulations, "n_draws": n_draws, "summary": summary}
     how |= {"n_jobs": n_jobs, "progress": progress}
     truth, _, names, drawn, _ = on_pairs(model, prior, simulator, theta, x, False, rng, **how)
-    ranks = ranks_among(truth, drawn, rng)
-    return RankCheck(ranks, drawn.shape[1], names, uniform_pvalues(ranks, drawn.shape[1]))
+    ranks = results.ranks_among(truth, drawn, rng)
+    return RankCheck(ranks, drawn.shape[1], names, results.uniform_pvalues(ranks, drawn.shape[1]))
 
 
 def coverage(
@@ -194,13 +186,13 @@ def coverage(
     density = {"auto": None, "density": True, "distance": False}[joint]
     truth, _, names, drawn, logs = on_pairs(model, prior, simulator, theta, x, density, rng, **how)
     m = drawn.shape[1]
-    u = (ranks_among(truth, drawn, rng) + rng.uniform(size=truth.shape)) / (m + 1)
+    u = (results.ranks_among(truth, drawn, rng) + rng.uniform(size=truth.shape)) / (m + 1)
     noise = rng.uniform(size=len(truth))
     if logs is None:
-        region = np.abs(2.0 * (tarp_ranks(truth, drawn, rng) + noise) / (m + 1) - 1.0)
+        region = np.abs(2.0 * (results.tarp_ranks(truth, drawn, rng) + noise) / (m + 1) - 1.0)
         return CoverageCheck(wanted, u, region, "distance", names)
     # The fraction of draws of higher density than the truth.
-    region = (ranks_among(-logs[:, 0], -logs[:, 1:], rng) + noise) / (m + 1)
+    region = (results.ranks_among(-logs[:, 0], -logs[:, 1:], rng) + noise) / (m + 1)
     return CoverageCheck(wanted, u, region, "density", names)
 
 
@@ -239,8 +231,8 @@ def tarp(
     points = None if references is None else as_doubles(references, "references")
     if points is not None and points.shape != truth.shape:
         raise ValueError(f"references must have shape {truth.shape}, got {points.shape}")
-    ranks = tarp_ranks(truth, drawn, rng, points)
-    pvalue = float(uniform_pvalues(ranks[:, None], drawn.shape[1])[0])
+    ranks = results.tarp_ranks(truth, drawn, rng, points)
+    pvalue = float(results.uniform_pvalues(ranks[:, None], drawn.shape[1])[0])
     return TarpCheck(ranks, drawn.shape[1], pvalue)
 
 

@@ -154,8 +154,25 @@ def on_pairs(
     how = {"n_simulations": n_simulations, "summary": summary, "rng": rng}
     how |= {"n_jobs": n_jobs, "progress": progress}
     truth, data, names = _pairs(model, prior, simulator, theta, x, how)
-    drawn = _drawn(model, truth, data, n_draws, density, rng, n_jobs, progress)
-    return Tested(truth, data, names, *drawn)
+    m, n = integer(n_draws, "n_draws"), len(truth)
+    seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(n)
+    tasks = [
+        (model, *pair, m, seed, density) for *pair, seed in zip(truth, data, seeds, strict=True)
+    ]
+    results, warned = [], []
+    with progress_bar(n, "posteriors", progress) as bar:
+        for result, messages in _mapped(tasks, n_jobs):
+            results.append(result)
+            warned += messages[:1]
+            bar.update()
+    if warned:
+        warn(f"{len(warned)} of {n} posteriors came with a warning, the first: {warned[0]}")
+    sizes = {drawn.shape for drawn, _ in results}
+    if len(sizes) > 1:
+        raise ValueError(f"posteriors gave draws of different shapes: {sorted(sizes)}")
+    drawn, logs = zip(*results, strict=True)
+    known = None if any(log is None for log in logs) else np.stack(logs)
+    return Tested(truth, data, names, np.stack(drawn), known)
 
 
 def _pairs(
@@ -189,38 +206,6 @@ def _pairs(
         raise ValueError(f"x has no numbers: its shape is {np.shape(pairs[1])}; give the data sets")
     d = pairs[0].shape[1]
     return *pairs, names if names and len(names) == d else tuple(f"theta[{j}]" for j in range(d))
-
-
-def _drawn(
-    model: Model,
-    theta: Floats,
-    x: Floats,
-    m: int,
-    density: bool | None,
-    rng: np.random.Generator,
-    n_jobs: int,
-    progress: bool | None,
-) -> tuple[Floats, Floats | None]:
-    """Draws (n, m, d) and, if asked for, log densities (n, 1 + m) of the truth and the draws."""
-    m = integer(m, "n_draws")
-    seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(len(theta))
-    tasks = [(model, *pair, m, seed, density) for *pair, seed in zip(theta, x, seeds, strict=True)]
-    results, warned = [], []
-    with progress_bar(len(theta), "posteriors", progress) as bar:
-        for result, messages in _mapped(tasks, n_jobs):
-            results.append(result)
-            warned += messages[:1]
-            bar.update()
-    if warned:
-        warn(
-            f"{len(warned)} of {len(theta)} posteriors came with a warning, the first: {warned[0]}"
-        )
-    sizes = {drawn.shape for drawn, _ in results}
-    if len(sizes) > 1:
-        raise ValueError(f"posteriors gave draws of different shapes: {sorted(sizes)}")
-    logs = [log for _, log in results if log is not None]
-    drawn = np.stack([drawn for drawn, _ in results])
-    return drawn, np.stack(logs) if len(logs) == len(results) else None
 
 
 def _mapped(tasks: list[Asked], n_jobs: int) -> Iterable[tuple[Answer, list[str]]]:

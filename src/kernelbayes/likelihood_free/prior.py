@@ -25,16 +25,8 @@ from numbers import Number
 import numpy as np
 
 from kernelbayes.arrays import as_generator, as_known, as_real, as_vectors, is_frame, to_numpy
-from kernelbayes.likelihood_free.distributions import (
-    Component,
-    PriorLike,
-    from_callable,
-    from_distribution,
-    from_draws,
-    from_object,
-    is_univariate,
-    joint_density,
-)
+from kernelbayes.likelihood_free import distributions
+from kernelbayes.likelihood_free.distributions import Component, PriorLike
 from kernelbayes.points import column_names, in_order, integer
 from kernelbayes.types import Array, Bools, Floats, Ints, Rng
 
@@ -131,7 +123,7 @@ class Prior:
         inside = self._in_box(theta)
         values = np.full(len(theta), -np.inf)
         if np.any(inside):
-            values[inside] = joint_density(self.components)(theta[inside])
+            values[inside] = distributions.joint_density(self.components)(theta[inside])
         return np.where(np.isnan(values), -np.inf, values)
 
     def inside(self, theta: Array) -> Bools:
@@ -263,14 +255,14 @@ def _read(prior: PriorLike) -> Prior:
         return _joined(prior, None)
     if isinstance(prior, type):
         raise TypeError(f"{prior.__name__} is a class; give an instance of it")
-    if is_univariate(prior):
-        return Prior((from_distribution(prior),))
+    if distributions.is_univariate(prior):
+        return Prior((distributions.from_distribution(prior),))
     if not (isinstance(prior, np.ndarray) or is_frame(prior)) and (
         any(hasattr(prior, name) for name in ("rvs", "sample", "resample"))
     ):
-        return Prior((from_object(prior),))
+        return Prior((distributions.from_object(prior),))
     if callable(prior):
-        return Prior((from_callable(prior),))
+        return Prior((distributions.from_callable(prior),))
     try:
         draws = np.array(to_numpy(as_vectors(prior, "prior")), dtype=np.float64)  # its own
     except TypeError as error:
@@ -278,7 +270,7 @@ def _read(prior: PriorLike) -> Prior:
             f"cannot read a prior from {type(prior).__name__}; give scipy.stats distributions, an "
             "object with .sample or .rvs, a function (n, rng), or draws (n, d)"
         ) from error
-    return Prior((from_draws(draws),), column_names(prior), draws)
+    return Prior((distributions.from_draws(draws),), column_names(prior), draws)
 
 
 def _joined(sources: Sequence[PriorLike], names: tuple[str, ...] | None) -> Prior:

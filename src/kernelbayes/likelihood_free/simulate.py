@@ -21,18 +21,11 @@ import numpy as np
 
 from kernelbayes.arrays import as_generator, warn
 from kernelbayes.likelihood_free.distributions import PriorLike
+from kernelbayes.likelihood_free.running import run
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal
 from kernelbayes.likelihood_free.running.pool import Pool
-from kernelbayes.likelihood_free.running.run import (
-    Plan,
-    SimulationError,
-    assembled,
-    carry_out,
-    find_caller,
-    never_lost,
-    plan_of,
-)
+from kernelbayes.likelihood_free.running.run import Plan, SimulationError
 from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation
 from kernelbayes.points import option
 from kernelbayes.types import Rng
@@ -118,17 +111,17 @@ def simulate(
         entropy = journal.entropy if rng is None or resume is not None else None
         if entropy is None:
             entropy = tuple(int(word) for word in as_generator(rng).integers(2**32, size=4))
-        plan = plan_of(prior, n_simulations, entropy)
+        plan = run.plan_of(prior, n_simulations, entropy)
         journal.check(plan)
         if vectorized is None:
             vectorized = journal.vectorized
-        with never_lost(journal, plan):
+        with run.never_lost(journal, plan):
             with nullcontext() if n_jobs == 1 and timeout is None else Pool(n_jobs) as pool:
                 drop = on_failure == "drop"
-                caller = find_caller(simulator, summary, vectorized, drop, plan, pool, timeout)
+                caller = run.find_caller(simulator, summary, vectorized, drop, plan, pool, timeout)
                 journal.begin(plan, caller.vectorized)
-                carry_out(caller, plan, journal, pool, timeout, progress)
-            result = assembled(journal, plan)
+                run.carry_out(caller, plan, journal, pool, timeout, progress)
+            result = run.assembled(journal, plan)
     except KeyboardInterrupt as stop:
         found: Simulations | None = getattr(stop, "simulations", None)
         if found is None or on_interrupt == "raise":
