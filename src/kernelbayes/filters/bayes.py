@@ -238,10 +238,8 @@ class KernelBayesFilter(Filter):
         if data.controls is not None:
             self.kernel_u_ = self.choice_.arguments["kernel_u"]
             U = doubled(self.kernel_u_.points(data.controls, "controls"))
-            controlled = Controlled.learn(
-                kernel_z, self.kernel_u_, Z, data.source, U,
-                self.transition_ridge_, self.rank_, rng,
-            )  # fmt: skip
+            moves = kernel_z, self.kernel_u_, Z, data.source, U
+            controlled = Controlled.learn(*moves, self.transition_ridge_, self.rank_, rng)
         ratio = ratio_of(self)
         self.dynamics_ = Dynamics(
             L, inverse_ridge(L, self.prior_ridge_),

@@ -158,10 +158,8 @@ class Beliefs(Calibrated, Batch):
         """Return the belief at one time as an Embedding, or the beliefs of some of the times."""
         chosen = super().__getitem__(index)
         if not isinstance(chosen, Beliefs):
-            return Belief(
-                chosen.points, chosen.weights, chosen.kernel, chosen.names,
-                calibration=self.calibration,
-            )  # fmt: skip
+            belief = chosen.points, chosen.weights, chosen.kernel, chosen.names
+            return Belief(*belief, calibration=self.calibration)
         return chosen if self.info is None else replace(chosen, info=self.info[index])
 
     def __repr__(self) -> str:

@@ -275,12 +275,12 @@ def filtered(model: Filter, runs: list[Run]) -> list[Beliefs]:
 def smooth_all(model: Filter, runs: list[Run], lag: int | None = None) -> list[Beliefs]:
     """Smoothed beliefs of sequences that have been filtered; those, if smoothing gains nothing."""
     how = model._smoothing()
-    back = model.dynamics_, lag, how.ridge
-    found = [
-        passed_back(run.weights, run.controls, *back, list(map(unlike, run.infos)))
-        if how.gains else run.weights
-        for run in runs
-    ]  # fmt: skip
+    found = [run.weights for run in runs]
+    if how.gains:
+        back = model.dynamics_, lag, how.ridge
+        shares = [list(map(unlike, run.infos)) for run in runs]
+        parts = zip(found, runs, shares, strict=True)
+        found = [passed_back(w, run.controls, *back, share) for w, run, share in parts]
     calibration = model.calibration_ if lag == 0 else how.calibration  # no lag: as filtered
     return [_beliefs(model, *one, calibration) for one in zip(runs, found, strict=True)]
 

@@ -151,10 +151,8 @@ class Controlled:
         else:
             joint = nystrom(kernel, pairs, min(rank, len(source)), rng)
         F = joint.features(pairs)
-        return cls(
-            F, inverse_ridge(F, ridge), joint.factor, kernel_z(Z, joint.basis["z"]),
-            kernel_u, joint.basis["u"],
-        )  # fmt: skip
+        states, pivots = kernel_z(Z, joint.basis["z"]), joint.basis["u"]
+        return cls(F, inverse_ridge(F, ridge), joint.factor, states, kernel_u, pivots)
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -144,10 +144,9 @@ class Moves:
         columns, lost = [], np.ones(W.shape[1])
         for j in range(W.shape[1]):
             belief = Embedding(self.Z, W[:, j], self.mover.kernel)
-            sample = resample(
-                belief, self.particles, threshold=self.threshold, method=self.method,
-                picks=self.picks, rows=self.rows, rng=np.random.default_rng([self.mover.seed, t]),
-            ).embedding  # fmt: skip
+            rng = np.random.default_rng([self.mover.seed, t])
+            how: Any = {"threshold": self.threshold, "method": self.method, "picks": self.picks}
+            sample = resample(belief, self.particles, rows=self.rows, rng=rng, **how).embedding
             u = None if control is None else take(control, [j])[0]
             moved = self.mover(sample.points, u, t, "predict")
             gamma = self.weigh(moved, sample.weights)

@@ -76,10 +76,8 @@ def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Lea
             scores = np.concatenate([held_out_scores(relation, floor) for relation in touched])
             return {"score": -float(scores.mean()), "scores": scores, "learned": changed}
 
-        tried = coarse_to_fine(
-            kernel.scaled, score, math.inf,
-            start=FIRST_SCALES, finest=2.0, narrowest=NARROWEST_SCALE, widest=WIDEST_SCALE,
-        )  # fmt: skip
+        limits = {"narrowest": NARROWEST_SCALE, "widest": WIDEST_SCALE, "finest": 2.0}
+        tried = coarse_to_fine(kernel.scaled, score, math.inf, start=FIRST_SCALES, **limits)
         h = kernel.gaussian_bandwidth
         if h is not None and found.domains[number].size <= LAPLACE_POINTS:
             tried.append({"scale": "Laplace", **score(Laplace(h))})

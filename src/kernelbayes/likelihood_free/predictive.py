@@ -217,10 +217,8 @@ def misspecification(
     if (x is None) == (simulator is None) or (simulator is None) != (prior is None):
         raise ValueError("give either simulations x, or prior and simulator")
     if simulator is not None:
-        runs = simulate(
-            simulator, prior, n_simulations, rng=rng, n_jobs=n_jobs, summary=summary,
-            on_interrupt="raise",
-        )  # fmt: skip
+        how: dict[str, Any] = {"rng": rng, "n_jobs": n_jobs, "on_interrupt": "raise"}
+        runs = simulate(simulator, prior, n_simulations, summary=summary, **how)
     elif isinstance(x, Simulations):
         runs = x
     else:

@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import singledispatch, wraps
+from functools import partial, singledispatch, wraps
 from typing import Any, get_args
 
 import numpy as np
@@ -214,11 +214,9 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     # Finer steps differ by less than the noise of the risk; beyond four medians a smooth
     # kernel hardly changes but for the scale of its ridge.
     finest, widest = (2.0, 4.0) if task.criterion == "combined" else (1.1, np.inf)
-    rows = coarse_to_fine(
-        task.x.kernel.scaled, lambda kernel: scored(ratio, kernel), budget, bar,
-        start=[s for s in _starts(task.x.kernel, task.x.points) if s <= widest],
-        finest=finest, widest=widest,
-    )  # fmt: skip
+    start = [s for s in _starts(task.x.kernel, task.x.points) if s <= widest]
+    how: dict[str, Any] = {"start": start, "finest": finest, "widest": widest}
+    rows = coarse_to_fine(task.x.kernel.scaled, partial(scored, ratio), budget, bar, **how)
     table += rows
     row = _steady(rows, {kernel: found for (kernel, r), found in terms.items() if r is ratio})
     if len(ratios) > 1:
