@@ -17,6 +17,9 @@ from kernelbayes.arrays import as_array, frame_kind
 from kernelbayes.points.values import take_columns
 from kernelbayes.types import Names, Points, PointsLike
 
+__all__ = ["column_names", "frame_columns", "in_order", "named_row", "order_of", "points_in_order"]
+__all__ += ["query", "row_in_order"]
+
 
 def column_names(X: PointsLike) -> Names:
     """Column names of a frame, the name of a series, the keys of a mapping; None otherwise."""

@@ -32,6 +32,11 @@ from kernelbayes.arrays import (
 from kernelbayes.objects import refuse_dates
 from kernelbayes.types import Array, Number, Points, PointsLike
 
+__all__ = ["as_fine_as", "concatenate", "count", "doubled", "finite", "flag", "function"]
+__all__ += ["integer", "number", "numeric_values", "option", "own", "positive", "positive_each"]
+__all__ += ["refuse_missing", "same_value", "share", "shares", "sum_over_rows", "take"]
+__all__ += ["take_columns", "vectors"]
+
 T = TypeVar("T")
 F = TypeVar("F")
 
