@@ -146,3 +146,22 @@ def test_a_fit_and_its_means_take_two_passes_and_no_features(monkeypatch, ridge)
     model.predict(A[:RANK])
     assert 2 * len(A) <= count.columns <= 2 * len(A) + 1000  # and what is usual of support, mass
     assert count.features <= 1000
+
+
+@pytest.mark.usefixtures("in_columns")
+@pytest.mark.parametrize("rank", [20, 60, 100])  # conditions of the landmarks of 1e5, 1e11, 1e15
+@pytest.mark.parametrize("ridge", [1e-3, 1e-6, 1e-8])
+def test_weights_are_those_of_features_at_any_ridge(rank, ridge):
+    """Against least squares by QR, which has the root of the condition to lose digits by."""
+    A = np.random.default_rng(0).normal(size=(2000, 2))
+    kernel = kb.nystrom(kb.Gaussian(1.0), A, rank, rng=0)
+    F, Phi, d = kernel.features(A), kernel.features(A[:5] + 0.1).T, np.full(2000, 1.0 / 2000)
+    rows = np.vstack([F / np.sqrt(2000), np.sqrt(ridge) * np.eye(F.shape[1])])
+    R = np.linalg.qr(rows, mode="r")
+    expected = F @ np.linalg.solve(R, np.linalg.solve(R.T, Phi))
+    gram = Gram.of(kernel, A, sums=True)
+    found = gram.weighted(d, ridge).values_features(Phi)
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-9 * np.abs(expected).max())
+    signed = gram.signed(d, ridge**2).values_features(Phi)
+    expected = LowRank(F).signed(d, ridge**2).values_features(Phi)
+    np.testing.assert_allclose(signed, expected, rtol=0.0, atol=1e-9 * np.abs(expected).max())

@@ -77,6 +77,10 @@ class Factored(Gram):
         R, diagnostics = factor_with_ridge(C, ridge, unit=unit)
         return FactoredRidge(diagnostics, r, self, R)
 
+    def at(self, solver: Solver, Phi: Array) -> Array:
+        """Values L A (n, k) at the points, with a solver's coefficients A of features Phi."""
+        return self.expand(solver.coefficients(Phi))
+
     def corrected(self, solver: Solver, A: Array, B: Array) -> Array:  # noqa: ARG002
         """Coefficients A (r, k) of values B (n, k) without rounding errors of the moments."""
         return A

@@ -164,7 +164,7 @@ class FactoredRidge(Solver):
 
     def values_features(self, Phi: Array) -> Array:
         """L (R R^T)^-1 Phi."""
-        return self.gram.expand(self.coefficients(Phi))
+        return self.gram.at(self, Phi)
 
 
 @dataclass(frozen=True, eq=False)
