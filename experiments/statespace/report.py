@@ -9,9 +9,9 @@ import argparse
 import csv
 import json
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.stats import wilcoxon
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
@@ -31,8 +31,7 @@ def options(description):
     return parser
 
 
-def _single(job):
-    function, task = job
+def _single(function, task):
     with threadpool_limits(1):
         return function(*task)
 
@@ -49,15 +48,15 @@ def compute(function, tasks, jobs, saved=None):
     left = [task for task in tasks if repr(task) not in done]
     if len(left) < len(tasks):
         print(f"{len(tasks) - len(left)} of {len(tasks)} tasks were done before: {saved}")
-    work = [(function, task) for task in left]
-    with ProcessPoolExecutor(jobs) as pool:
-        results = pool.map(_single, work) if jobs > 1 else map(_single, work)
-        shown = tqdm(left, unit="task", disable=None)  # only where somebody is watching
-        for task, rows in zip(shown, results, strict=True):
-            done[repr(task)] = rows
-            if saved is not None:
-                with saved.open("a") as file:
-                    file.write(json.dumps([repr(task), rows]) + "\n")
+    # One job means here, or the backend that joblib.parallel_config names.
+    pool = Parallel(n_jobs=jobs if jobs > 1 else None, return_as="generator")
+    results = pool(delayed(_single)(function, task) for task in left)
+    shown = tqdm(left, unit="task", disable=None)  # only where somebody is watching
+    for task, rows in zip(shown, results, strict=True):
+        done[repr(task)] = rows
+        if saved is not None:
+            with saved.open("a") as file:
+                file.write(json.dumps([repr(task), rows]) + "\n")
     return [tuple(row) for task in tasks for row in done[repr(task)]]
 
 

@@ -77,7 +77,9 @@ def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Lea
             return {"score": -float(scores.mean()), "scores": scores, "learned": changed}
 
         limits = {"narrowest": NARROWEST_SCALE, "widest": WIDEST_SCALE, "finest": 2.0}
-        tried = coarse_to_fine(kernel.scaled, score, math.inf, start=FIRST_SCALES, **limits)
+        tried = coarse_to_fine(
+            kernel.scaled, score, math.inf, start=FIRST_SCALES, parallel=True, **limits
+        )
         h = kernel.gaussian_bandwidth
         if h is not None and found.domains[number].size <= LAPLACE_POINTS:
             tried.append({"scale": "Laplace", **score(Laplace(h))})

@@ -26,7 +26,7 @@ from kernelbayes.likelihood_free.running.calling import Simulator, Summary
 from kernelbayes.likelihood_free.simulate import simulate
 from kernelbayes.plot.posteriors import draw_pairs
 from kernelbayes.points import column_names, in_order, integer, named_row, points_in_order
-from kernelbayes.select.search import progress_bar
+from kernelbayes.select.search import mapped, progress_bar
 from kernelbayes.types import Floats, Names, PointsLike, Rng
 
 # An object with posterior(x), or a function from x to draws (m, d); its posterior; a question.
@@ -210,7 +210,7 @@ def _pairs(
 
 def _mapped(tasks: list[Asked], n_jobs: int) -> Iterable[tuple[Answer, list[str]]]:
     if n_jobs == 1:
-        return (_quietly(task) for task in tasks)
+        return mapped(_quietly, tasks)
     from joblib import Parallel, delayed
 
     found: Iterable[tuple[Answer, list[str]]] = Parallel(n_jobs=n_jobs, return_as="generator")(

@@ -64,7 +64,8 @@ def simulate(
         The same one gives the same simulations, whatever ``n_jobs``. A simulator without ``rng``
         is reproducible if it draws from NumPy's global stream, which is left as it was.
     n_jobs : int
-        Processes; -1 for as many as there are cores.
+        Processes; -1 for as many as there are cores. With 1 and no timeout, simulations are made
+        here, or by the backend of joblib that ``joblib.parallel_config`` names (Dask, Ray, ...).
     summary : callable, optional
         ``summary(x)`` of one simulation's output, or of a batch, instead of the output itself.
     vectorized : bool, optional

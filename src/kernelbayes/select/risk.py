@@ -142,7 +142,7 @@ class Task:
             default = self._ratio(prior, row["ridge"])
             if not self.is_scarce(default):
                 return [default], [{"stage": "ratio", "variable": "z", **row}]
-        table = coarse_to_fine(self.z.kernel.scaled, score, budget, bar)
+        table = coarse_to_fine(self.z.kernel.scaled, score, budget, bar, parallel=True)
         found = [self._ratio(reembed(prior, table.best["kernel"]), table.best["ridge"])]
         for kernel in dict.fromkeys(self.z.kernel.scaled(s) for s in RATIO_SCALES if combined):
             unit = float(np.mean(as_doubles(kernel.diag(self.z.points)))) or 1.0

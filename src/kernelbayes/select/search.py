@@ -39,14 +39,15 @@ COARSE = (1.0, 2.0, 0.5, 4.0, 0.25)
 def coarse_to_fine(
     at: Callable[[float], C], score: Callable[[C], Row], budget: float, bar: Any = None, *,
     start: Sequence[float] = COARSE, finest: float = 1.1, narrowest: float = 0.0,
-    widest: float = math.inf,
+    widest: float = math.inf, parallel: bool = False,
 ) -> Table:  # fmt: skip
     """Search over one scale: coarse steps, then outward or finer around the best.
 
     ``at(scale)`` is the candidate at a scale, e.g. ``kernel.scaled``; one that does not change is
     scored once. ``score(candidate)`` is a row with at least ``"score"``; smaller is better. At most
     ``budget`` scales between ``narrowest`` and ``widest`` are tried, ``start`` first; from the best
-    of them steps are a factor of 2, later its roots down to ``finest``.
+    of them steps are a factor of 2, later its roots down to ``finest``. With ``parallel`` the first
+    ones are scored wherever :func:`mapped` does: ``score`` then changes nothing but its result.
 
     Returns the rows in the order tried, each with its ``"scale"``; ``best`` is the result.
     """
@@ -54,16 +55,18 @@ def coarse_to_fine(
         raise ValueError(f"budget must be at least 1, got {budget}")
     table = Table()
 
-    def visit(scale: float) -> None:
-        table.append({"scale": scale, **score(at(scale))})
-        if bar is not None:
-            bar.update()
+    def visit(*scales: float) -> None:
+        candidates = map(at, scales)
+        rows = mapped(score, candidates) if parallel and len(scales) > 1 else map(score, candidates)
+        for scale, row in zip(scales, rows, strict=True):
+            table.append({"scale": scale, **row})
+            if bar is not None:
+                bar.update()
 
     if at(2.0) == at(1.0):
         visit(1.0)
         return table
-    for scale in start[: int(min(budget, len(start)))]:
-        visit(scale)
+    visit(*start[: int(min(budget, len(start)))])
     factor = 2.0
     while len(table) < budget and factor >= finest:
         best, seen = table.best["scale"], [row["scale"] for row in table]
@@ -140,6 +143,29 @@ def race(
         if not running:
             break
     return sorted(finished, key=score_of) + stopped
+
+
+def backend() -> Any:
+    """Backend of joblib, if ``joblib.parallel_config`` asks for more than one job; or None."""
+    from joblib.parallel import get_active_backend
+
+    found, jobs = get_active_backend()
+    return None if (found.default_n_jobs if jobs is None else jobs) == 1 else found
+
+
+def mapped(function: Callable[[P], C], items: Iterable[P]) -> Iterable[C]:
+    """Results in order: computed here, or by the backend that ``joblib.parallel_config`` names.
+
+    So that what runs on Dask, Ray or Spark is said in one place, by joblib's own words.
+    """
+    by = backend()
+    if by is None:
+        return map(function, items)
+    from joblib import Parallel, delayed
+
+    how = "generator" if by.supports_return_generator else "list"
+    found: Iterable[C] = Parallel(return_as=how)(delayed(function)(item) for item in items)
+    return found
 
 
 def progress_bar(total: float, description: str, progress: bool | None = None) -> Any:

@@ -137,7 +137,8 @@ def tune_conditional(
 
     with progress_bar(budget, "tuning", progress) as bar:
         start = _starts(base.inputs.kernel, base.inputs.points)
-        table = coarse_to_fine(base.inputs.kernel.scaled, score, budget, bar, start=start)
+        scaled = base.inputs.kernel.scaled
+        table = coarse_to_fine(scaled, score, budget, bar, start=start, parallel=True)
     best = table.best
     tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
     tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
@@ -195,9 +196,9 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     terms: dict[tuple[Kernel, Ratio], Floats] = {}  # what each pair adds to the score
 
     def scored(ratio: Ratio, kernel: Kernel, default: bool = False) -> Row:
-        score, terms[kernel, ratio] = _score(task, ratio, kernel, targets, risk, default)
-        row = {"stage": "rule", "variable": "x", "kernel": kernel, "kernel_z": ratio.kernel}
-        return {**row, "prior_ridge": ratio.ridge, **score}
+        row = _row(task, ratio, targets, risk, kernel, default)
+        terms[kernel, ratio] = row.pop("terms")
+        return row
 
     first = {"scale": 1.0, **scored(ratios[0], task.x.kernel, default=True)}
     before, table = terms[task.x.kernel, ratios[0]], [first]
@@ -215,8 +216,10 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     # kernel hardly changes but for the scale of its ridge.
     finest, widest = (2.0, 4.0) if task.criterion == "combined" else (1.1, np.inf)
     start = [s for s in _starts(task.x.kernel, task.x.points) if s <= widest]
-    how: dict[str, Any] = {"start": start, "finest": finest, "widest": widest}
-    rows = coarse_to_fine(task.x.kernel.scaled, partial(scored, ratio), budget, bar, **how)
+    how: dict[str, Any] = {"start": start, "finest": finest, "widest": widest, "parallel": True}
+    score = partial(_row, task, ratio, targets, risk)
+    rows = coarse_to_fine(task.x.kernel.scaled, score, budget, bar, **how)
+    terms |= {(row["kernel"], ratio): row.pop("terms") for row in rows}
     table += rows
     row = _steady(rows, {kernel: found for (kernel, r), found in terms.items() if r is ratio})
     if len(ratios) > 1:
@@ -226,9 +229,9 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     return (row if clear else first), table
 
 
-def _score(
-    task: Task, ratio: Ratio, kernel: Kernel, targets: Floats, risk: Risk, default: bool = False
-) -> tuple[Row, Floats]:
+def _row(
+    task: Task, ratio: Ratio, targets: Floats, risk: Risk, kernel: Kernel, default: bool = False
+) -> Row:
     """Best ridge (or the default's) with its score, and what each pair (or fold) adds to it."""
     F, method = task.features(kernel), task.model.method
     ridges = ridge_grid(F, ratio.weights)
@@ -249,7 +252,9 @@ def _score(
         i = int(np.argmin(loo(F, H, ridges, ratio.weights).errors))
     ridge = float(ridges[i])
     ridge = ridge * ratio.mass if method == "importance" else ridge**2
-    return {"ridge": ridge, "score": float(scores[i])}, terms[i]
+    row = {"stage": "rule", "variable": "x", "kernel": kernel, "kernel_z": ratio.kernel}
+    found = {"ridge": ridge, "score": float(scores[i]), "terms": terms[i]}
+    return {**row, "prior_ridge": ratio.ridge, **found}
 
 
 def _original_predictions(

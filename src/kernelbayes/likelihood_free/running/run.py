@@ -36,12 +36,16 @@ from kernelbayes.likelihood_free.running.journal import BLOCK, Journal, undistur
 from kernelbayes.likelihood_free.running.pool import Lost, Pool
 from kernelbayes.likelihood_free.running.simulations import Simulations, why_failed
 from kernelbayes.points import column_names, integer
-from kernelbayes.select.search import progress_bar
+from kernelbayes.select.search import backend, mapped, progress_bar
 from kernelbayes.types import Array, Floats, Ints, Names
 
 # Trials in a worker to find out how a simulator is called, at other parameters each: one may kill
 # it. A trial makes a dozen calls or two; most simulators are far faster than their timeout.
 TRIALS, TRIAL_TIMEOUTS = 2, 5.0
+OWN_NUMBERS = (
+    "the simulator draws random numbers of its own, which processes would repeat; take them from "
+    "the argument rng: simulator(theta, rng), or {}"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +162,11 @@ def find_caller(
         found = ask(theta, seed) if pool is None else _tried(pool, ask, theta, seed, timeout)
         simulator = TorchSimulator(simulator, found is True)
     if pool is None:
-        return inspect_simulator(simulator, theta, seed, summary, vectorized, drop)
+        caller = inspect_simulator(simulator, theta, seed, summary, vectorized, drop)
+        first = theta[:1] if caller.vectorized else theta[0]
+        if backend() is not None and not repeats(caller, first, Seed(plan.entropy)):
+            raise ValueError(OWN_NUMBERS.format("leave out joblib.parallel_config"))
+        return caller
     caller = inspect_simulator(simulator, theta, seed, summary, False, drop)
     if vectorized is None or (vectorized and summary is not None):
         found = _tried(
@@ -170,10 +178,7 @@ def find_caller(
         caller = replace(caller, vectorized=True)
     trial = Unit(0, theta[:1] if caller.vectorized else theta[0], Seed(plan.entropy))
     if _answer(pool, partial(repeats, caller), trial, timeout) is False:
-        raise ValueError(
-            "the simulator draws random numbers of its own, which processes would repeat; "
-            "take them from the argument rng: simulator(theta, rng), or use n_jobs=1"
-        )
+        raise ValueError(OWN_NUMBERS.format("use n_jobs=1"))
     return caller
 
 
@@ -262,8 +267,9 @@ def _outputs(
 ) -> Iterator[tuple[Unit, Outputs]]:
     """Yield outputs in the order in which they come."""
     if pool is None:
-        for unit in units:
-            yield unit, caller(unit.theta, unit.seed)
+        # NumPy's global stream, which some draw from, is one for all threads.
+        here = caller.rng_argument is None and getattr(backend(), "uses_threads", False)
+        yield from (map if here else mapped)(partial(_called, caller), units)
         return
     again: deque[Unit] = deque()
 
@@ -277,6 +283,10 @@ def _outputs(
             yield unit, Outputs([Failed(found.reason, found.trace)])
         else:
             yield unit, found
+
+
+def _called(caller: Caller, unit: Unit) -> tuple[Unit, Outputs]:
+    return unit, caller(unit.theta, unit.seed)
 
 
 def _raise_if_failed(journal: Journal, unit: Unit, found: Outputs, shape: tuple[int, ...]) -> None:
