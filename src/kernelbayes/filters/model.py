@@ -218,10 +218,16 @@ class Observations:
         return self.solvers[key]
 
     @cached_property
-    def norms(self) -> Array:
-        """Norms in the RKHS of the training observations, or of the landmarks, as a column."""
+    def inverse_norms(self) -> Array:
+        """One over the norms in the RKHS of the observations, or of landmarks, as a column.
+
+        Zero for a norm of zero.
+        """
         values = self.kernel.exact.diag(self.kernel.anchors(self.X))
-        return namespace(values).sqrt(values)[:, None]
+        xp = namespace(values)
+        there = values > 0
+        norms = xp.sqrt(xp.where(there, values, xp.ones_like(values)))
+        return xp.where(there, 1.0 / norms, 0.0 * norms)[:, None]
 
     @cached_property
     def usual_support(self) -> float:

@@ -21,6 +21,7 @@ Functions of what was learned and of weights give weights; beliefs side by side 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,13 +81,14 @@ def predict(
 def _moved(dynamics: Dynamics, W: Array, control: Points | None) -> tuple[Array, Bools]:
     """Predictions (n, k) that sum to one, uniform where nothing is left; and where that is (k,)."""
     V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
+    none = np.zeros(V.shape[1], dtype=bool)
     if dynamics.literal:
-        return V, np.zeros(V.shape[1], dtype=bool)
+        return V, none
     xp = namespace(V)
-    mass = xp.sum(V, axis=0)
-    lost = ~(mass > TRUSTED_SHARE * xp.sum(xp.abs(V), axis=0))  # also catches NaN
+    mass = total(V, axis=0)
+    lost = ~(mass > TRUSTED_SHARE * total(xp.abs(V), axis=0))  # also catches NaN
     if not xp.any(lost):
-        return V / mass, np.zeros(V.shape[1], dtype=bool)
+        return V / mass, none
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     return xp.where(lost[None, :], 1.0 / V.shape[0], divided), np.asarray(to_numpy(lost))
 
@@ -97,7 +99,10 @@ def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = No
         return take(w, dynamics.source)  # CME13 eq. 35
     if dynamics.controlled is not None:
         return dynamics.controlled.transition_weights(w, control)
-    return dynamics.before @ (dynamics.transport @ (dynamics.features.T @ w))  # KBR13 eq. 17
+    # KBR13 eq. 17. All rows, then those at the sources: the features are read again by the update,
+    # and a second matrix of them would drive them out of the cache.
+    moved = dynamics.features @ (dynamics.transport @ (dynamics.features.T @ w))
+    return take(moved, dynamics.source)
 
 
 def scatter(a: Array, index: Ints, n: int) -> Array:
@@ -133,16 +138,14 @@ def update(
     # KBR13, IW22: where nothing is known, all training states are alike.
     flat = start is not None and not dynamics.literal
     gammas = xp.ones_like(V) / V.shape[0] if flat else prior_weights(dynamics, V)
+    left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
     found = [
-        posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start))
+        posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start), left[j])
         for j, one in enumerate(seen)
     ]
-    left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
-    infos = [
-        replace(info, reset=share >= 1.0, left=share)
-        for (_, info), share in zip(found, left, strict=True)
-    ]
-    return xp.stack([w for w, _ in found], axis=1), infos
+    if len(found) == 1:
+        return found[0][0][:, None], [found[0][1]]
+    return xp.stack([w for w, _ in found], axis=1), [info for _, info in found]
 
 
 def prior_weights(dynamics: Dynamics, V: Array) -> Array:
@@ -156,25 +159,31 @@ def prior_weights(dynamics: Dynamics, V: Array) -> Array:
 
 
 def posterior(
-    dynamics: Dynamics, v: Array, gamma: Array, seen: Seen, plain: float | None = None
+    dynamics: Dynamics,
+    v: Array,
+    gamma: Array,
+    seen: Seen,
+    plain: float | None = None,
+    left: float = 0.0,
 ) -> tuple[Array, StepInfo]:
     """Belief (n,) from a prediction v, its weights gamma on the sample, and an observation.
 
-    With ``plain`` it is the regression on the observation alone, with that ridge.
+    With ``plain`` it is the regression on the observation alone, with that ridge. ``left`` is the
+    share of the prediction that was lost.
     """
     xp = namespace(v)
     mass, trusted, times, w, cancelled, rescued = float("nan"), 0.0, 1.0, None, False, False
     observed = seen.observations is not None
     if seen.observations is not None and seen.observations.rule.literal:
-        return literal_posterior(gamma, seen.observations, seen, plain)
+        return literal_posterior(gamma, seen.observations, seen, plain, left)
     if seen.observations is not None:
         mass, trusted = 0.0, seen.trusted
         tries = RAISED if seen.observations.method == "importance" else RAISED[:1]
         for times in tries if trusted > 0.0 and float(xp.max(gamma)) > 0.0 else ():
             raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain, times)
-            mass = float(xp.sum(raw))
+            mass = float(total(raw))
             w = normalised(tempered(dynamics, gamma, raw, seen.observations.rule))
-            cancelled = w is None or float(xp.sum(w**2)) > 1.0  # less than one point's worth
+            cancelled = w is None or float(w @ w) > 1.0  # less than one point's worth
             if not cancelled:
                 break
     w = cut_off(w) if w is not None and cancelled else w
@@ -184,8 +193,8 @@ def posterior(
         w = v
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
-    ess = float(1.0 / xp.sum(w**2))
-    return w, StepInfo(mass, seen.support, ess, observed, fallback, rescued, prior_share=share)
+    happened = observed, fallback, rescued, left >= 1.0, share, left
+    return w, StepInfo(mass, seen.support, float(1.0 / (w @ w)), *happened)
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -194,7 +203,7 @@ def posterior(
 def normalised(weights: Array) -> Array | None:
     """Weights (n,) divided by their sum; None if they nearly cancel or are not finite."""
     mass, size = float(total(weights)), float(total(namespace(weights).abs(weights)))
-    if not np.isfinite(size) or mass <= TRUSTED_SHARE * size or size == 0.0:
+    if not isfinite(size) or mass <= TRUSTED_SHARE * size or size == 0.0:
         return None
     return weights / mass
 
@@ -234,7 +243,8 @@ def step(
     state : FilterState
     info : StepInfo
     """
-    check_is_fitted(model, "dynamics_")
+    if not hasattr(model, "dynamics_"):
+        check_is_fitted(model, "dynamics_")
     if not (isinstance(state, FilterState) and state.belief.points is model.Z_):
         check_state(state, model)  # a state of the step before needs no look
     steps = steps if steps == 1 else integer(steps, "steps", 1)
@@ -256,8 +266,8 @@ def step(
     belief = Belief(model.Z_, W[:, 0], model.kernel_z_, names, calibration=model.calibration_)
     history = history[-state.lag :] if state.lag else ()
     t = 1 if first else state.t + steps
-    new = replace(state, t=t, belief=belief, unlike=unlike(infos[0]), history=history, past=past)
-    return new, infos[0]
+    told = unlike(infos[0])
+    return FilterState(t, belief, state.unknown, state.lag, told, history, past), infos[0]
 
 
 # --- what a step warns of -------------------------------------------------------------------------

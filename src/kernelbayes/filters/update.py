@@ -66,19 +66,18 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
         columns, K = anchored  # one kernel matrix serves both answers
         base = kernel.exact
     xp = namespace(K)
-    scale = observations.norms * xp.sqrt(base._diag(points))
-    positive = scale > 0
-    ratio = xp.where(positive, K / xp.where(positive, scale, xp.ones_like(scale)), 0.0 * K)
-    return columns, clipped(xp.max(xp.abs(ratio), axis=0), 0.0, 1.0)
+    nearest, diagonal = xp.max(xp.abs(K) * observations.inverse_norms, axis=0), base._diag(points)
+    found = nearest / xp.sqrt(xp.where(diagonal > 0, diagonal, float("inf")))
+    return columns, clipped(found, 0.0, 1.0)
 
 
 def seen_at(observations: Observations, points: Points) -> list[Seen]:
     """Make checked points (k, ...) of the observation model's space ready."""
     columns, found = evaluate(observations, points)
-    support = np.asarray(to_numpy(found))
+    support = to_numpy(found)
     trusted = np.zeros(len(support))
     if not observations.rule.literal:
-        trusted = trust(np.where(np.isnan(support), 0.0, support), observations.usual_support)
+        trusted = trust(np.fmax(support, 0.0), observations.usual_support)  # 0 where it is NaN
     each = zip(support.tolist(), trusted.tolist(), strict=True)
     return [Seen(observations, columns[:, j], *one) for j, one in enumerate(each)]
 
@@ -195,7 +194,11 @@ def plain_ridge(dynamics: Dynamics, seen: Seen, start: Start) -> float | None:
 
 
 def literal_posterior(
-    gamma: Array, observations: Observations, seen: Seen, plain: float | None = None
+    gamma: Array,
+    observations: Observations,
+    seen: Seen,
+    plain: float | None = None,
+    left: float = 0.0,
 ) -> tuple[Array, StepInfo]:
     """Belief (n,) by the papers' equations alone (KBR13 eq. 18, IW22 Alg. 1, KMCF16 Alg. 1)."""
     xp = namespace(gamma)
@@ -209,7 +212,8 @@ def literal_posterior(
     mass, squares = float(xp.sum(w)), float(xp.sum(w**2))
     ess = mass**2 / squares if squares > 0.0 else 0.0
     w = w / mass if observations.rule.divided and mass != 0.0 else w
-    return w, StepInfo(mass, seen.support, ess, True, False, rescued)
+    reset = left >= 1.0
+    return w, StepInfo(mass, seen.support, ess, True, False, rescued, reset, left=left)
 
 
 def bayes_rule_at(
@@ -303,7 +307,8 @@ def _importance(
     active = np.flatnonzero(gamma > ACTIVE * gamma.max())
     s, w = np.sqrt(gamma[active]), np.zeros(len(gamma), dtype=gamma.dtype)
     if isinstance(gram, LowRank):
-        A = s[:, None] * gram.L[active]
+        A = gram.L.take(active, axis=0)
+        A *= s[:, None]
         b, expand = column, A
     else:
         A, b, expand = gram.G, s * column[active], None
@@ -319,7 +324,7 @@ def _importance(
     C, rescued = matrix(), False
     C.flat[:: len(C) + 1] += ridge
     try:
-        c = solve_positive(C, b, overwrite=True)
+        c = solve_positive(C.T, b, overwrite=True)  # by columns, as LAPACK has it: not copied
     except LinAlgError:
         rescued = True
         try:
