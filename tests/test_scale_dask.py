@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +76,64 @@ def test_blocks_that_do_not_match_are_refused():
         KernelBayesRule(rank=9).fit(da.from_array(X, chunks=1000), da.from_array(Z, chunks=2000))
     with pytest.raises(TypeError, match="both be Dask"):
         KernelBayesRule(rank=9).fit(da.from_array(X, chunks=1000), Z)
+
+
+UNGUARDED = """
+import dask, dask.array as da
+import numpy as np
+from kernelbayes import KernelBayesRule
+
+X = da.from_array(np.random.default_rng(0).normal(size=(200, 2)), chunks=(100, 2))
+with dask.config.set(scheduler="processes", num_workers=1):
+    KernelBayesRule(rank=9, rng=0).fit(X, X)
+"""
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "script.py")]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert found.returncode == 1
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("RuntimeError: worker processes ended"), found.stderr
+    assert "if __name__ == '__main__':" in last
+
+
+ROWS, BLOCKS = 60_000, 70
+MEGABYTES = 300  # what a worker may take: Python and its modules leave some 100 for the data
+
+
+def part(number):
+    """One block of x (10 columns) and z (2): 5.8 MB, of 403 MB in all."""
+    rng = np.random.default_rng(int(number))
+    Z = rng.normal(size=(ROWS, 2))
+    return np.tanh(Z @ np.ones((2, 10))) + 0.3 * rng.normal(size=(ROWS, 10)), Z
+
+
+def one_side(block_info, side):
+    return part(block_info[None]["chunk-location"][0])[side]
+
+
+@pytest.mark.slow
+def test_a_worker_with_less_memory_than_data():
+    assert BLOCKS * ROWS * 12 * 8 > MEGABYTES * 10**6
+    X, Z = part(0)
+    kernels = nystrom(Gaussian(3.0), X[:500], 20, rng=0), nystrom(Gaussian(1.0), Z[:500], 20, rng=1)
+    rows = (ROWS,) * BLOCKS
+    blocks = [
+        da.map_blocks(one_side, side=j, chunks=(rows, (d,)), dtype=float, meta=np.empty((0, d)))
+        for j, d in ((0, 10), (1, 2))
+    ]
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    model = KernelBayesRule(*kernels, ridge=1e-3, literal=True)
+    with (
+        distributed.LocalCluster(**options, memory_limit=f"{MEGABYTES}MB") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        model.fit(*blocks, client=client)
+        limits = [w["memory_limit"] for w in client.scheduler_info()["workers"].values()]
+    assert limits == [MEGABYTES * 10**6]
+    assert model.statistics_.n == ROWS * BLOCKS
+    expected = KernelBayesRule(*kernels, ridge=1e-3, literal=True)
+    expected.fit(part(number) for number in range(BLOCKS))
+    np.testing.assert_allclose(model.predict(X[:50]), expected.predict(X[:50]), atol=1e-8)

@@ -67,23 +67,36 @@ class Blocks(Source):
 
     def first(self) -> tuple[Pair, Source]:
         """First block with rows, computed."""
-        import dask
-
-        blocks = (dask.compute(*block) for block in self.batches)
+        blocks = (self._computed(*block) for block in self.batches)
         return _known(next((pair for pair in blocks if len(pair[0])), None)), self
 
     def reduce(self, partial: Callable[..., T], **options: object) -> T:
         """Sum over all blocks; nothing but the sum comes back."""
-        from dask import compute, delayed
+        from dask import delayed
 
         parts = [delayed(_some)(partial, X, Z, options) for X, Z in self.batches]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
             odd = parts[-1:] if len(parts) % 2 else []
             parts = [delayed(_joined)(a, b) for a, b in pairs] + odd
-        if self.client is not None:
-            return _known(self.client.compute(parts[0]).result())  # type: ignore[no-any-return]
-        return _known(compute(parts[0])[0])  # type: ignore[no-any-return]
+        return _known(self._computed(parts[0])[0])  # type: ignore[no-any-return]
+
+    def _computed(self, *tasks: Any) -> tuple[Any, ...]:
+        """Results of tasks, by the client if there is one; it says why workers died."""
+        import dask
+
+        try:
+            if self.client is None:
+                return tuple(dask.compute(*tasks))
+            return tuple(self.client.gather(self.client.compute(list(tasks))))
+        except Exception as error:
+            if type(error).__name__ not in ("BrokenProcessPool", "KilledWorker"):
+                raise
+            raise RuntimeError(
+                "worker processes ended before their work was done. If they could not start: a "
+                "script must start them below `if __name__ == '__main__':`, or each of them runs "
+                "the script again. If they were out of memory: use smaller blocks, rechunk(...)"
+            ) from error
 
 
 def _some(partial: Callable[..., T], X: Any, Z: Any, options: dict[str, object]) -> T | None:
