@@ -132,3 +132,93 @@ def test_bad_use_is_refused(recordings):
     np.testing.assert_array_equal(model.filter(B).mean(), before)  # nothing of it is lost
     with pytest.raises(ValueError, match="compact"):
         model.compact(30).partial_fit(B, b)
+
+
+def plain_steps(*beliefs):
+    """Steps (T,) before the first safeguard: these count points, which are more if repeated."""
+    same = ~np.logical_or.accumulate(np.any([b.info.fallback for b in beliefs], axis=0))
+    assert same[0]
+    return same
+
+
+ODD = {**GIVEN, "memory": 0.7, "tempering": 0.8}
+
+
+@pytest.mark.parametrize(
+    "given", [GIVEN, ODD, {**GIVEN, "method": "original", "ridge": 1e-4}, {**GIVEN, "rank": 40}],
+    ids=["importance", "tempered", "original", "rank"],
+)  # fmt: skip
+def test_forgetting_is_a_fit_with_pairs_repeated(recordings, given):
+    """Old pairs that count a half are those of a fit in which the new ones are there twice."""
+    (A, a), (B, b), (N, _) = recordings
+    if "rank" in given:  # landmarks must be the same ones
+        given = {name: value for name, value in given.items() if name != "rank"}
+        given["kernel_x"] = kb.nystrom(given["kernel_x"], A, 30, rng=0)
+        given["kernel_z"] = kb.nystrom(given["kernel_z"], a, 30, rng=1)
+    given = {**given, "back_ridge": 1e-2}  # not chosen from blocks of time, which differ
+    half = kb.KernelBayesFilter(**given).fit(A, a).partial_fit(B, b, forgetting=0.5)
+    twice = kb.KernelBayesFilter(**given).fit([A, B, B], [a, b, b])
+    plain = kb.KernelBayesFilter(**given).fit([A, B], [a, b])
+    beliefs = [one.filter(N) for one in (half, twice, plain)]
+    same = plain_steps(*beliefs[:2])
+    means = [found.mean()[same] for found in beliefs]
+    np.testing.assert_allclose(means[0], means[1], rtol=0.0, atol=1e-7)
+    assert np.abs(means[0] - means[2]).max() > 1e-4
+    if same.all():
+        smooth = [one.smooth(N, lag=3).mean() for one in (half, twice)]
+        np.testing.assert_allclose(*smooth, rtol=0.0, atol=1e-6)
+
+
+def test_forgetting_twice_and_dropping_the_oldest(recordings):
+    (A, a), (B, b), (N, n) = recordings
+    model = kb.KernelBayesFilter(**GIVEN).fit(A, a).partial_fit(B, b, forgetting=0.5)
+    model.partial_fit(N, n, forgetting=0.5, keep=80)
+    expected = np.repeat([0.25, 0.5, 1.0], [10, 40, 30])
+    np.testing.assert_allclose(model.dynamics_.counts, expected / expected.mean())
+    again = kb.KernelBayesFilter(**GIVEN).fit(A, a).partial_fit(B, b, forgetting=1.0)
+    assert again.dynamics_.counts is None
+
+
+def test_a_density_ratio_weighs_old_pairs(recordings, tmp_path):
+    (A, a), (B, b), (N, _) = recordings
+    ratio = kb.density_ratio(b[:10], a, GIVEN["kernel_z"])
+    model = kb.KernelBayesFilter(**GIVEN).fit(A, a)
+    model.partial_fit(B, b, forgetting=lambda Z: np.maximum(ratio(Z), 0.0))
+    counts = np.concatenate([np.maximum(ratio(a), 0.0), np.ones(len(b))])
+    np.testing.assert_allclose(model.dynamics_.counts, counts / counts.mean())
+    assert np.all(np.isfinite(model.filter(N).mean()))
+    small = model.compact(60)
+    assert small.report.error < 0.5
+    kb.save(model, tmp_path / "filter.kb")
+    loaded = kb.load(tmp_path / "filter.kb")
+    np.testing.assert_allclose(loaded.filter(N).mean(), model.filter(N).mean(), atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*unlike anything:kernelbayes.NumericalWarning")
+def test_controls_are_forgotten_with_their_pairs():
+    rng = np.random.default_rng(2)
+
+    def simulate(length):
+        u, z = rng.normal(size=length), np.zeros(length)
+        for t in range(1, length):
+            z[t] = 0.8 * z[t - 1] + u[t] + 0.1 * rng.normal()
+        return z + 0.3 * rng.normal(size=length), z, u
+
+    given = {**GIVEN, "kernel_u": kb.Gaussian(1.0)}
+    first, second, (N, _, v) = simulate(60), simulate(50), simulate(20)
+    half = kb.KernelBayesFilter(**given).fit(*first).partial_fit(*second, forgetting=0.5)
+    twice = kb.KernelBayesFilter(**given).fit(*zip(first, second, second, strict=True))
+    beliefs = [one.filter(N, v) for one in (half, twice)]
+    same = plain_steps(*beliefs)
+    np.testing.assert_allclose(*(b.mean()[same] for b in beliefs), rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "forgetting", [0.0, 1.5, np.nan, lambda Z: -(Z[:, 0] ** 2), lambda Z: Z[:3]]
+)
+def test_bad_forgetting_is_refused(recordings, forgetting):
+    (A, a), (B, b), _ = recordings
+    model = kb.KernelBayesFilter(**GIVEN).fit(A, a)
+    with pytest.raises(ValueError, match="forgetting"):
+        model.partial_fit(B, b, forgetting=forgetting)
+    assert model.n == len(a)

@@ -79,7 +79,7 @@ def test_a_simulator_of_the_global_stream_stays_in_one_thread(jobs):
 
 def test_numbers_of_its_own_are_refused(jobs):
     own = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="random numbers of its own.*parallel_config"):
+    with pytest.raises(ValueError, match=r"random numbers of its own.*parallel_config"):
         simulate(lambda theta: own.normal(theta), PRIOR, 5, rng=0)
 
 

@@ -57,6 +57,54 @@ def test_partial_fits_are_one_fit(found):
     assert ours.weights.shape[1] < N
 
 
+@pytest.mark.parametrize("old", [900, 1300])  # 900: all pairs are kept, and count differently
+def test_forgetting_is_a_fit_with_pairs_repeated(old):
+    """Old pairs that count a half are those of a fit in which the new ones are there twice."""
+    first, second = slice(0, old), slice(old, 2 * old)
+    half = rule().fit(X[first], Z[first]).partial_fit(X[second], Z[second], forgetting=0.5)
+    twice = rule().fit(*(np.concatenate([A[first], A[second], A[second]]) for A in (X, Z)))
+    plain = rule().fit(X[: 2 * old], Z[: 2 * old])
+    expected = twice.predict(X[:50])
+    np.testing.assert_allclose(half.predict(X[:50]), expected, atol=TOLERANCE)
+    assert np.abs(plain.predict(X[:50]) - expected).max() > 1e-4
+    ours, one = half.posterior(X[:50]), twice.posterior(X[:50])
+    np.testing.assert_allclose(ours.mean(), one.mean(), atol=TOLERANCE)
+    np.testing.assert_allclose(ours.mass, one.mass, atol=TOLERANCE)
+    np.testing.assert_allclose(ours(Z[:20]), one(Z[:20]), atol=1e-8)  # features matched to MATCHED
+    cmes = [ConditionalEmbedding(*KERNELS, ridge=1e-3) for _ in range(2)]
+    cmes[0].fit(X[first], Z[first]).partial_fit(X[second], Z[second], forgetting=0.5)
+    cmes[1].fit(*(np.concatenate([A[first], A[second], A[second]]) for A in (X, Z)))
+    np.testing.assert_allclose(*(cme(X[:9]).mean() for cme in cmes), atol=1e-8)
+
+
+def test_kept_pairs_follow_what_counts():
+    model = rule().fit(X, Z)
+    for _ in range(8):
+        model.partial_fit(X, Z + 100.0, forgetting=0.5)
+    # Of the last eight batches and the first, 2^-k of each: less than 2 in 1000 are of the first.
+    old = np.mean(model.statistics_.kept.Z[:, 0] < 50.0)
+    assert old < 0.01
+    total = sum(0.5**k for k in range(8)) + 0.5**8
+    assert model.statistics_.n == pytest.approx(N * total)
+
+
+def test_the_latest_pairs_are_kept():
+    model = rule(kernel_x=Gaussian(1.0), kernel_z=Gaussian(1.0))
+    model.fit(X[:60], Z[:60]).partial_fit(X[60:100], Z[60:100], keep=70)
+    expected = rule(kernel_x=Gaussian(1.0), kernel_z=Gaussian(1.0)).fit(X[30:100], Z[30:100])
+    np.testing.assert_allclose(model.predict(X[:20]), expected.predict(X[:20]), atol=TOLERANCE)
+
+
+def test_forgetting_where_it_cannot_be_is_refused():
+    exact = rule(kernel_x=Gaussian(1.0), kernel_z=Gaussian(1.0)).fit(X[:60], Z[:60])
+    with pytest.raises(ValueError, match="forgetting needs finite features"):
+        exact.partial_fit(X[:9], Z[:9], forgetting=0.5)
+    with pytest.raises(ValueError, match="use forgetting"):
+        rule().fit(X, Z).partial_fit(X[:9], Z[:9], keep=100)
+    with pytest.raises(ValueError, match="forgetting must lie"):
+        exact.partial_fit(X[:9], Z[:9], forgetting=1.5)
+
+
 @settings(max_examples=10, deadline=None)
 @given(cuts)
 def test_merging_is_associative_and_pure(found):

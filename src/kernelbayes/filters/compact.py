@@ -13,6 +13,7 @@ features L_m, has the right features: :math:`v = L_m (L_m^\top L_m)^{-1} T L^\to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,15 +23,22 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelbayes import herding
-from kernelbayes.arrays import as_doubles, quiet
+from kernelbayes.arrays import as_doubles, like, quiet
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
 from kernelbayes.filters.choose.smoothing import chosen_smoothing
-from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge, ratio_of
+from kernelbayes.filters.model import (
+    Dynamics,
+    Observations,
+    counted,
+    inverse_ridge,
+    ratio_of,
+)
 from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.gram import Gram
-from kernelbayes.points import count, integer, take
-from kernelbayes.types import Floats, Ints, Points, PointsLike
+from kernelbayes.gram.solvers import scale_rows
+from kernelbayes.points import count, integer, share, take
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
@@ -117,6 +125,7 @@ def partial_fit(
     controls: PointsLike = None,
     *,
     keep: int | None = None,
+    forgetting: float | Callable[[Points], Array] = 1.0,
 ) -> KernelBayesFilter:
     """Learn from more sequences; kernels, ridges and options stay as the first fit chose them.
 
@@ -129,8 +138,16 @@ def partial_fit(
     keep : int, optional
         Training pairs to keep, the latest ones: for sensors that drift. None keeps all, and so
         does the first call.
+    forgetting : float or callable
+        How much the pairs so far count beside the new ones, for sensors that drift slowly: 0.9
+        each time, or a function of their states that gives a number for each, such as
+        ``density_ratio(new_states, old_states, kernel)`` for training states that are met
+        elsewhere now. What is learned of them is that of a fit in which pairs are repeated as
+        often as they count; regression and tracked features count all alike.
     """
     keep = None if keep is None else integer(keep, "keep", 2)
+    if not callable(forgetting):
+        forgetting = share(forgetting, "forgetting", high=True)
     if not hasattr(model, "dynamics_"):
         return model.fit(X, Z, controls)
     if hasattr(model, "report"):
@@ -144,10 +161,49 @@ def partial_fit(
     other: KernelBayesFilter = clone(model).set_params(**model.choice_.arguments)
     other.set_params(intervals="plain")  # the correction of the first fit stays
     learn(other, parts)  # whole before anything of the old fit is replaced
+    _counting(other, _counts(model, forgetting, sum(count(s.X) for s in new)))
     for name in LEARNED:
         if hasattr(other, name):
             setattr(model, name, getattr(other, name))
     return model
+
+
+def _counts(
+    model: KernelBayesFilter, forgetting: float | Callable[[Points], Array], new: int
+) -> Floats:
+    """How much each pair that a filter has is to count from now on, and each of the new ones."""
+    before = model.dynamics_.counts
+    known = np.ones(model.n) if before is None else as_doubles(before) / before[-1]  # the newest
+    if not callable(forgetting):
+        return np.concatenate([forgetting * known, np.ones(new)])
+    found = as_doubles(forgetting(model.Z_)).ravel()
+    if found.shape != (model.n,) or not np.all((found >= 0.0) & (found < np.inf)):
+        raise ValueError(
+            f"forgetting must give a number >= 0 for each of {model.n} training states, got "
+            f"{found.shape} with values from {found.min():.3g} to {found.max():.3g}"
+        )
+    return np.concatenate([found * known, np.ones(new)])
+
+
+def _counting(model: KernelBayesFilter, counts: Floats) -> None:
+    """Let the pairs of a fitted filter count as given, the last ones if the oldest are gone."""
+    known, counts = model.dynamics_, counts[-model.n :]
+    if np.all(counts == counts[0]):
+        return
+    if model.ratio != "kulsif":
+        raise ValueError(f"forgetting knows the ratio 'kulsif', not {model.ratio!r}")
+    moving = counts[known.source]
+    L, (c, m) = known.features, (like(w / w.mean(), known.features) for w in (counts, moving))
+    eta, controlled = model.transition_ridge_, known.controlled
+    if controlled is not None:
+        transport = inverse_ridge(scale_rows(m**0.5, controlled.features), eta)
+        controlled = replace(controlled, transport=transport)
+    model.dynamics_ = replace(
+        known, counts=c, moving=m, controlled=controlled,
+        to_prior=inverse_ridge(scale_rows(c**0.5, L), model.prior_ridge_),
+        transport=inverse_ridge(scale_rows(m**0.5, known.before), eta),
+    )  # fmt: skip
+    model.observations_ = replace(model.observations_, counts=c)
 
 
 def _as_rows(points: Points, known: Points) -> Points:
@@ -178,7 +234,7 @@ def _picked(observations: Observations, dynamics: Dynamics, m: int) -> Ints:
         return usable
     some = np.random.default_rng(0).permutation(usable)[:CANDIDATES]
     F, L = as_doubles(observations.gram.factor), as_doubles(dynamics.features)
-    joint = F[usable].T @ L[usable] / len(usable)
+    joint = F[usable].T @ counted(dynamics.counts, L)[usable] / len(usable)
     gram = _Joint(F[some], L[some])
     values = np.sum((gram.F @ joint) * gram.L, axis=1)
     picks, _ = herding.greedy(gram, values, m, repeat=False)
@@ -189,13 +245,13 @@ def _observations(known: Observations, picks: Ints) -> Observations:
     """Observations of the pairs that were picked; what is usual is that of all."""
     gram = Gram.of(known.kernel, take(known.X, picks))
     rows = None if known.known is None else known.known[picks]
-    return replace(known, gram=gram, known=rows, usual=known.usual_support)
+    return replace(known, gram=gram, known=rows, usual=known.usual_support, counts=None)
 
 
 def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
     """Operators of all transitions, on the states that were picked."""
     L, every = take(known.features, picks), np.arange(len(picks))
-    weights = inverse_ridge(L, EXPRESSED) @ known.after.factor.T  # (r, transitions)
+    weights = inverse_ridge(L, EXPRESSED) @ counted(known.moving, known.after.factor).T  # (r, m)
     controlled = known.controlled
     if controlled is not None:
         moved = weights @ controlled.features @ controlled.transport
@@ -204,7 +260,7 @@ def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
     return replace(
         known, features=L, to_prior=known.to_prior * (known.n / len(picks)),  # weights sum to one
         transport=weights @ known.before @ known.transport,
-        source=every, target=every, controlled=controlled,
+        source=every, target=every, controlled=controlled, counts=None, moving=None,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from kernelbayes.embedding import Embedding
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
+from kernelbayes.gram.solvers import scale_rows
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, doubled, integer, option, positive, share, take
@@ -82,6 +83,8 @@ class Dynamics:
     literal: bool = False  # predictions as they come, neither divided by their mass nor reset
     eta: float = 0.0  # the ridge of the prior's weights
     ratio: Callable[[Array], Array | None] | None = None  # another estimate of those, from v (n,)
+    counts: Array | None = None  # (n,), how much pairs count, 1 on average; None: all alike
+    moving: Array | None = None  # (m,), the same of transitions
 
     @property
     def n(self) -> int:
@@ -167,6 +170,7 @@ class Observations:
     rule: Rule = Rule()
     rank: int | None = None  # of the features, also over some of the coordinates
     usual: float | None = None  # usual support, if the observations stand for more of them
+    counts: Array | None = None  # (n,), as of the dynamics
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )
@@ -211,7 +215,7 @@ class Observations:
         if key not in self.solvers:
             n = count(self.X)
             there = np.ones(n) if self.usable is None else self.usable.astype(float)
-            weights = like(there / max(there.sum(), 1.0), self.gram.diag)
+            weights = counted(self.counts, like(there / max(there.sum(), 1.0), self.gram.diag))
             if len(self.solvers) >= MOST_SOLVERS:
                 self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
             self.solvers[key] = turn(self.gram, weights, *key)
@@ -219,10 +223,7 @@ class Observations:
 
     @cached_property
     def inverse_norms(self) -> Array:
-        """One over the norms in the RKHS of the observations, or of landmarks, as a column.
-
-        Zero for a norm of zero.
-        """
+        """One over the norms of the observations, or of landmarks, as a column; 0 for 1 / 0."""
         values = self.kernel.exact.diag(self.kernel.anchors(self.X))
         xp = namespace(values)
         there = values > 0
@@ -233,6 +234,11 @@ class Observations:
     def usual_support(self) -> float:
         """Similarity to the nearest other observation that 99 % of the training sample reach."""
         return self.usual or usual_support(self.exact.exact, self.X)
+
+
+def counted(counts: Array | None, values: Array) -> Array:
+    """Return values (n,) or (n, k) times how much each of n pairs counts."""
+    return values if counts is None else scale_rows(counts, values)
 
 
 def needs_filling(known: Bools) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from kernelbayes.arrays import namespace
 from kernelbayes.filters.beliefs import StepInfo
-from kernelbayes.filters.model import Dynamics
+from kernelbayes.filters.model import Dynamics, counted
 from kernelbayes.filters.step import normalised, scatter, transition_weights
 from kernelbayes.filters.update import Seen
 from kernelbayes.points import take
@@ -125,6 +125,7 @@ def _mean_after(dynamics: Dynamics, values: Array, control: Points | None) -> Ar
     """Means (n,) of values (m,) at the transitions' ends, given each state."""
     if dynamics.shift:
         return scatter(values, dynamics.source, dynamics.n)
+    values = counted(dynamics.moving, values)
     if dynamics.controlled is not None:
         return dynamics.controlled.mean_after(values, control)
     return dynamics.features @ (dynamics.transport.T @ (dynamics.before.T @ values))

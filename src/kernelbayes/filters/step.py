@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import like, namespace, to_numpy, total, warn
 from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
-from kernelbayes.filters.model import Dynamics
+from kernelbayes.filters.model import Dynamics, counted
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
     Seen,
@@ -98,11 +98,11 @@ def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = No
     if dynamics.shift:
         return take(w, dynamics.source)  # CME13 eq. 35
     if dynamics.controlled is not None:
-        return dynamics.controlled.transition_weights(w, control)
+        return counted(dynamics.moving, dynamics.controlled.transition_weights(w, control))
     # KBR13 eq. 17. All rows, then those at the sources: the features are read again by the update,
     # and a second matrix of them would drive them out of the cache.
     moved = dynamics.features @ (dynamics.transport @ (dynamics.features.T @ w))
-    return take(moved, dynamics.source)
+    return counted(dynamics.moving, take(moved, dynamics.source))
 
 
 def scatter(a: Array, index: Ints, n: int) -> Array:
@@ -137,7 +137,8 @@ def update(
     xp = namespace(V)
     # KBR13, IW22: where nothing is known, all training states are alike.
     flat = start is not None and not dynamics.literal
-    gammas = xp.ones_like(V) / V.shape[0] if flat else prior_weights(dynamics, V)
+    alike = xp.ones_like(V) / V.shape[0]
+    gammas = counted(dynamics.counts, alike) if flat else prior_weights(dynamics, V)
     left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
     found = [
         posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start), left[j])

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from kernelbayes.arrays import namespace, row_blocks, to_numpy
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import Dynamics, Observations, Rule
+from kernelbayes.filters.model import Dynamics, Observations, Rule, counted
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
@@ -176,7 +176,8 @@ def observe_all(model: Filter, X: Points) -> list[Seen]:
 
 def on_sample(dynamics: Dynamics, W: Array) -> Array:
     """Weights on the training states of embeddings W (n,) or (n, k) over the same states."""
-    return dynamics.features @ (dynamics.to_prior @ (dynamics.features.T @ W))
+    found = dynamics.features @ (dynamics.to_prior @ (dynamics.features.T @ W))
+    return counted(dynamics.counts, found)
 
 
 def plain_ridge(dynamics: Dynamics, seen: Seen, start: Start) -> float | None:
@@ -242,7 +243,7 @@ def bayes_rule_at(
         return 0.0 * gamma, False
     gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
     if rule.memory != 1.0:
-        gamma = discounted(gamma, rule.memory)
+        gamma = discounted(gamma, rule.memory, observations.counts)
     if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
         return _importance(gram, gamma, column, times * observations.ridge)
     return solved(observations, gamma, column, times)
@@ -267,15 +268,16 @@ def solved(
     return solve(column), solver.diagnostics.rescues > 0
 
 
-def discounted(gamma: Array, power: float) -> Array:
-    """Prior weights (n,) of which the ratios to equal weights are raised to a power.
+def discounted(gamma: Array, power: float, counts: Array | None = None) -> Array:
+    """Prior weights (n,) of which the ratios to equal weights, or counts, are raised to a power.
 
     These ratios are those of the densities of prediction and training marginal.
     """
     xp = namespace(gamma)
     if power == 0.0:
-        return xp.ones_like(gamma) / gamma.shape[0]
-    raised = xp.sign(gamma) * xp.abs(gamma) ** power
+        return counted(counts, xp.ones_like(gamma) / gamma.shape[0])
+    ratio = gamma if counts is None else gamma / xp.where(counts > 0.0, counts, 1.0)
+    raised = counted(counts, xp.sign(ratio) * xp.abs(ratio) ** power)
     return raised / xp.sum(raised)
 
 
@@ -289,7 +291,7 @@ def tempered(dynamics: Dynamics, gamma: Array, w: Array, rule: Rule) -> Array:
     if rule.tempering == 1.0:
         return w
     xp = namespace(w)
-    gamma = gamma if rule.memory == 1.0 else discounted(gamma, rule.memory)
+    gamma = gamma if rule.memory == 1.0 else discounted(gamma, rule.memory, dynamics.counts)
     after = on_sample(dynamics, w)
     both = (gamma > 0.0) & (after > 0.0)
     ratio = xp.where(both, after, xp.ones_like(w)) / xp.where(both, gamma, xp.ones_like(w))

@@ -106,7 +106,7 @@ class ConditionalEmbedding(Merging):
     @property
     def n(self) -> int:
         """Number of training pairs."""
-        return self.conditional_.n if self.statistics_ is None else self.statistics_.n
+        return self.conditional_.n if self.statistics_ is None else round(self.statistics_.n)
 
     X_ = property(lambda self: self.conditional_.inputs.points, doc="Training points of x kept.")
     Z_ = property(lambda self: self.conditional_.outputs.points, doc="Training points of z kept.")

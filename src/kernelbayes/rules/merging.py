@@ -18,7 +18,7 @@ import numpy as np
 from kernelbayes.arrays import as_array
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.gram.loo import LOO_POINTS
-from kernelbayes.points import concatenate, count, in_order, take
+from kernelbayes.points import concatenate, count, in_order, integer, share, take
 from kernelbayes.rules.scales import KernelLike
 from kernelbayes.rules.variable import Variable, checked_pairs
 from kernelbayes.scale.sources import Source, names_of
@@ -62,7 +62,15 @@ class Merging:
     def _learned(self) -> Pair | None:
         """Variables that were fitted; None before."""
 
-    def partial_fit(self, X: PointsLike, y: PointsLike = None, *, Z: PointsLike = None) -> Self:
+    def partial_fit(
+        self,
+        X: PointsLike,
+        y: PointsLike = None,
+        *,
+        Z: PointsLike = None,
+        forgetting: float = 1.0,
+        keep: int | None = None,
+    ) -> Self:
         """Learn from more pairs, under the training marginal as prior: ``partial_fit(X, Z)``.
 
         The first call is :meth:`fit`: it chooses kernels and landmarks that are not given, so its
@@ -70,8 +78,14 @@ class Merging:
         of a call depends on its batch alone: sums are updated and a random part of the pairs is
         kept, over which posteriors are weighted samples with the features, mean and mass of those
         over all pairs. Otherwise **all pairs are kept** and the fit is made again on all of them.
+
+        For relations that drift: ``forgetting=0.9`` lets the pairs so far count 0.9 times as much
+        as before, which needs finite features; ``keep=1000`` keeps the latest 1000 pairs, which
+        needs all pairs, so kernels without. The first call ignores both.
         """
         found, Z = self._learned(), y if Z is None else Z
+        forgetting = share(forgetting, "forgetting", high=True)
+        keep = None if keep is None else integer(keep, "keep", 2)
         if found is None:
             return self.fit(X, Z)
         if Z is None:
@@ -85,12 +99,19 @@ class Merging:
             X, Z = checked_pairs(self, X, Z, reset=False)
         statistics = self._statistics()
         if statistics is not None:
+            if keep is not None:
+                raise ValueError("sums over pairs know no latest ones: use forgetting, not keep")
             more = Statistics.of(X, Z, statistics.basis, statistics.kept.limit, self._seed)
-            return self._restored(statistics + more)
+            before = statistics if forgetting == 1.0 else statistics.faded(forgetting)
+            return self._restored(before + more)
+        if forgetting < 1.0:
+            raise ValueError("forgetting needs finite features: give rank, or use keep")
         if "precomputed" in (self.kernel_x, self.kernel_z):
             raise ValueError("a precomputed kernel knows its training points only; fit all at once")
         new = found[0].kernel.points(X, "X"), found[1].kernel.points(Z, "Z")
         joined = [concatenate(v.points, more) for v, more in zip(found, new, strict=True)]
+        if keep is not None:
+            joined = [take(points, slice(-keep, None)) for points in joined]
         x, z = self._variables(joined[0], joined[1], copy=False)
         return self._learn(replace(x, names=found[0].names), replace(z, names=found[1].names))
 
@@ -186,8 +207,9 @@ def variables_of(statistics: Statistics) -> Pair:
     basis, kept = statistics.basis, statistics.kept
     x = Variable(kept.X, basis.kernel_x, basis.names[0])
     z = Variable(kept.Z, basis.kernel_z, basis.names[1])
-    if statistics.n == count(kept.X) and statistics.tilt is None:
-        return x, z  # all of them
+    every = isinstance(statistics.n, int) and statistics.n == count(kept.X)  # and none has faded
+    if every and statistics.tilt is None:
+        return x, z
     gram_x, gram_z, mean, _ = statistics.grams()
     return replace(x, held=gram_x), replace(z, held=gram_z, mean=mean)
 

@@ -118,7 +118,7 @@ class Statistics:
     """Sums over n pairs, and some of the pairs; ``a + b`` is that of both, and changes neither."""
 
     basis: Basis
-    n: int
+    n: float  # a whole number, unless pairs have faded
     sums: Floats = field(repr=False)  # S (r + s + d + 1, the same)
     kept: Kept
     tilt: Tilt | None = None
@@ -140,6 +140,16 @@ class Statistics:
         sums = sum_over_rows(partial, points, sum(part.shape[1] for part in first))
         kept = Kept.of(points["x"], points["z"], limit, seed)
         return cls(basis, count(points["x"]), sums, kept, tilt)
+
+    def faded(self, factor: float) -> Statistics:
+        """Statistics in which each pair counts ``factor`` times as much: n and sums are weighted.
+
+        The keys of kept pairs become those of a weighted random part (Efraimidis and Spirakis
+        2006): old pairs give way to new ones.
+        """
+        keys = -np.expm1(np.log1p(-self.kept.keys) / factor)
+        kept = Kept(self.kept.X, self.kept.Z, keys, self.kept.limit)
+        return Statistics(self.basis, factor * self.n, factor * self.sums, kept, self.tilt)
 
     def __add__(self, other: Statistics) -> Statistics:
         """Statistics of the pairs of both."""
