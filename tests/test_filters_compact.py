@@ -5,6 +5,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes import Gaussian, KernelBayesFilter
+from kernelbayes.scale.statistics import PairSums
 
 pytestmark = pytest.mark.filterwarnings("ignore::kernelbayes.NumericalWarning")
 
@@ -109,3 +110,52 @@ def test_what_cannot_be_compact_is_refused():
         model(transition="shift").fit(x, z).compact(50)
     with pytest.raises(ValueError, match="budget"):
         model().fit(x, z).compact(1)
+
+
+@pytest.mark.parametrize("options", [{}, {"initial": "observation"}])
+@pytest.mark.parametrize("rank", [15, 30])
+def test_the_original_rule_is_that_of_all_pairs(rank, options, tmp_path):
+    """Sums of the original rule are linear in the prior: in coordinates nothing is lost."""
+    x, z = rotation(500)
+    full = model(rank=rank, method="original", ridge=1e-3, **options).fit(x, z)
+    small = full.compact(200)
+    assert small.n == 200
+    new = rotation(40, seed=1)[0]
+    beliefs = [one.filter(new) for one in (full, small)]
+    # A prediction of which little is left is seen by its weights, which are others.
+    broken = [b.info.fallback | b.info.reset for b in beliefs]
+    same = ~np.logical_or.accumulate(broken[0] | broken[1])
+    assert same[0]
+    # Predictions are found by a solve with a ridge of 1e-10.
+    ours, one = (b.mean()[same] for b in beliefs)
+    np.testing.assert_allclose(ours, one, atol=1e-5)
+    masses = [b.info.mass[same] for b in beliefs]
+    np.testing.assert_allclose(*masses, atol=1e-5)
+    features = [
+        b.weights[same] @ m.dynamics_.features for b, m in zip(beliefs, (full, small), strict=True)
+    ]
+    np.testing.assert_allclose(*features, atol=1e-5)
+    kb.save(small, tmp_path / "filter.kb")
+    loaded = kb.load(tmp_path / "filter.kb").filter(new)
+    np.testing.assert_allclose(loaded.weights, beliefs[1].weights, rtol=0.0, atol=1e-12)
+
+
+def test_sums_in_coordinates_are_sums_over_pairs():
+    rng = np.random.default_rng(0)
+    F, L, Z = (rng.normal(size=(50, k)) for k in (4, 3, 2))
+    counts, picks = rng.uniform(0.5, 1.5, size=50), np.arange(12)
+    sums = PairSums.of(F, L, Z, counts, picks)
+    beta = np.array([0.1, -0.2, 0.1, 1.0])
+    B = np.column_stack([L, np.ones(50)])
+    gamma = counts * (B @ beta)
+    gamma /= gamma.sum()
+    C, c = F.T @ (gamma[:, None] * F), rng.normal(size=4)
+    w = gamma * (F @ np.linalg.solve(C @ C + 0.1 * np.eye(4), C @ c))
+    found, rescued = sums.posterior(B[picks] @ beta, c, 0.1, None)
+    A = np.column_stack([B, Z])
+    np.testing.assert_allclose(A[picks].T @ found, A.T @ w, atol=1e-10)
+    assert not rescued
+    w = gamma * (F @ np.linalg.solve(C + 0.1 * np.eye(4), c))
+    np.testing.assert_allclose(
+        A[picks].T @ sums.posterior(B[picks] @ beta, c, 0.3, 0.1)[0], A.T @ w
+    )

@@ -9,6 +9,10 @@ needs of the sample itself are sums over pairs under that ratio. They are made o
 picked by herding on the joint embedding of observation and state (KMCF16 Alg. 6), which keeps sums
 of smooth functions far better than m random pairs do. A prediction v over the m states, with
 features L_m, has the right features: :math:`v = L_m (L_m^\top L_m)^{-1} T L^\top w`.
+
+The original rule needs no such sums over pairs: prior weights are not cut off, so its moments are
+linear in their coordinates, and tensors of (features x features x features) give them for all n
+pairs. Beliefs over the m pairs then have the features, the mass and the mean of the full filter's.
 """
 
 from __future__ import annotations
@@ -35,9 +39,10 @@ from kernelbayes.filters.model import (
     ratio_of,
 )
 from kernelbayes.filters.sequences import Part, each_in_order, read
-from kernelbayes.gram import Gram
+from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.solvers import scale_rows
-from kernelbayes.points import count, integer, share, take
+from kernelbayes.points import count, integer, numeric_values, share, take
+from kernelbayes.scale.statistics import PairSums
 from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 if TYPE_CHECKING:
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
 CANDIDATES = 20_000
 # Ridge of the weights of a prediction, relative to the features: rounding, and no more.
 EXPRESSED = 1e-10
+# Numbers of a tensor of sums, 80 MB: reading more of them takes longer than a step over the pairs.
+MOST_ENTRIES = 10_000_000
 # What a fit learns from data once everything is chosen.
 LEARNED = (
     "X_", "Z_", "known_", "lengths_", "controls_", "kernel_x_", "encoder_", "lags_", "dynamics_",
@@ -110,7 +117,7 @@ def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
     small.known_ = None if model.known_ is None else model.known_[picks]
     small.lengths_, small.controls_ = (1,) * len(picks), None  # pairs, no sequences
     small.smoothing_ = replace(chosen_smoothing(model), ahead=None)
-    small.observations_ = _observations(model.observations_, picks)
+    small.observations_ = _observations(model.observations_, picks, _sums(model, picks))
     ratio = ratio_of(small)
     dynamics = _dynamics(model.dynamics_, picks)
     small.dynamics_ = replace(dynamics, ratio=None if ratio is None else ratio.of_weights)
@@ -241,11 +248,30 @@ def _picked(observations: Observations, dynamics: Dynamics, m: int) -> Ints:
     return np.sort(some[picks])
 
 
-def _observations(known: Observations, picks: Ints) -> Observations:
+def _sums(model: KernelBayesFilter, picks: Ints) -> PairSums | None:
+    """Return sums over all pairs, where the rule is linear in them and memory allows it."""
+    seen, rule = model.observations_, model.observations_.rule
+    plain = (rule.memory, rule.tempering, rule.literal) == (1.0, 1.0, False)
+    linear = seen.method == "original" and plain and seen.usable is None
+    linear &= (
+        model.dynamics_.controlled is None
+    )  # which asks for more of a belief than its features
+    L, gram = model.dynamics_.features, seen.gram
+    if not (linear and isinstance(gram, LowRank) and isinstance(L, np.ndarray)):
+        return None
+    values = numeric_values(model.Z_)
+    Z = np.empty((len(L), 0)) if values is None else as_doubles(values).reshape(len(L), -1)
+    columns, entries = L.shape[1] + 1, gram.L.shape[1] * (L.shape[1] + 1) ** 2
+    if columns + Z.shape[1] > len(picks) or entries > MOST_ENTRIES:
+        return None
+    return PairSums.of(gram.L, L, Z, model.dynamics_.counts, picks)
+
+
+def _observations(known: Observations, picks: Ints, sums: PairSums | None) -> Observations:
     """Observations of the pairs that were picked; what is usual is that of all."""
     gram = Gram.of(known.kernel, take(known.X, picks))
     rows = None if known.known is None else known.known[picks]
-    return replace(known, gram=gram, known=rows, usual=known.usual_support, counts=None)
+    return replace(known, gram=gram, known=rows, usual=known.usual_support, counts=None, sums=sums)
 
 
 def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:

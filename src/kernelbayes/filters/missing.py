@@ -73,7 +73,7 @@ def _over(observations: Observations, columns: list[int]) -> Observations:
     factored = observations.kernel.finite and not observations.exact.finite
     gram = observation_gram(exact, X, observations.rank, 0) if factored else Gram.of(exact, X)
     known = None if observations.known is None else observations.known[:, columns]
-    return replace(observations, gram=gram, exact=exact, known=known)
+    return replace(observations, gram=gram, exact=exact, known=known, sums=None)
 
 
 def filled_by_state(X: Points, known: Bools | None, Z: Points, kernel_z: Kernel) -> Points:

@@ -32,6 +32,7 @@ from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import usual_support
+from kernelbayes.scale.statistics import PairSums
 from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class Observations:
     rank: int | None = None  # of the features, also over some of the coordinates
     usual: float | None = None  # usual support, if the observations stand for more of them
     counts: Array | None = None  # (n,), as of the dynamics
+    sums: PairSums | None = None  # over all pairs that these stand for
     patterns: OrderedDict[bytes, Observations] = field(  # the same over some of the coordinates
         init=False, repr=False, default_factory=OrderedDict
     )

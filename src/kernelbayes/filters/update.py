@@ -231,6 +231,8 @@ def bayes_rule_at(
     """
     xp = namespace(gamma)
     gram, rule = observations.gram, observations.rule
+    if observations.sums is not None:
+        return observations.sums.posterior(gamma, column, times * observations.ridge, plain)
     if plain is not None or rule.memory == 0.0:
         return regressed(observations, column, plain, times)
     if observations.usable is not None:  # a pair whose observation is missing says nothing here

@@ -299,7 +299,7 @@ def _direct(U: Floats, V: Floats) -> Floats:
     """Exponents -|u_i - v_j|^2 / 2 from differences; minus infinity where singles overflow."""
     E = cdist(U, V, "sqeuclidean")
     E *= -0.5
-    return E.astype(np.result_type(U, V), copy=False)
+    return np.asarray(E, dtype=np.result_type(U, V))
 
 
 def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice], Array]:

@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import as_array, as_doubles
+from kernelbayes.arrays import as_array, as_doubles, row_blocks
 from kernelbayes.gram import LowRank
 from kernelbayes.gram.factored import Moments
 from kernelbayes.gram.lapack import whitening
+from kernelbayes.gram.solvers import cho_solve, factor_with_ridge, scale_rows
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import concatenate, count, in_order, numeric_values, sum_over_rows, take
-from kernelbayes.types import Array, Floats, Names, Points, PointsLike
+from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
 # Directions of the features of z whose squared size, relative to the largest, is below this are
 # rounding errors of the others (a few hundred roundings): sums over them are not matched.
@@ -201,6 +202,60 @@ class Summed(LowRank):
                 "fit(source, prior=...) from a source that can be read twice"
             )
         return factor * self.C, None if B is None else self.project(d[:, None] * B)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """The original rule in coordinates (KBR13 eq. 18): sums over all n pairs, for m that are kept.
+
+    Prior weights on the sample are a function of the state, gamma_i = beta^T [l(z_i), 1], with
+    coordinates beta (r + 1,). So sums under gamma of f f^T, and of [l(z), 1, z] f^T, with f the
+    features of x, are linear in beta.
+    """
+
+    read: Floats  # (r + 1, m), coordinates of weights on the kept pairs
+    total: Floats  # (r + 1,), sums of [l, 1]
+    square: Floats  # (q (q + 1) / 2, r + 1), sums of f f^T, its lower triangle, times [l, 1]
+    cross: Floats  # (s, q, r + 1), sums of [l, 1, z] f^T times [l, 1], z in units of its own
+    write: Floats  # (m, s), weights of kept pairs with given sums of [l, 1, z]
+
+    @classmethod
+    def of(cls, F: Floats, L: Floats, Z: Floats, counts: Array | None, picks: Ints) -> PairSums:
+        """Return the sums of pairs with features F (n, q), L (n, r) and values Z (n, d)."""
+        unit = np.std(Z, axis=0)
+        values = (Z - Z.mean(axis=0)) / np.where(unit > 0.0, unit, 1.0)
+        B = np.column_stack([L, np.ones(len(L))])
+        A = np.column_stack([B, values])
+        C = B if counts is None else scale_rows(as_doubles(counts), B)
+        i, j = np.tril_indices(F.shape[1])
+        square, cross = (
+            np.zeros((len(i), B.shape[1])),
+            np.zeros((A.shape[1] * F.shape[1], B.shape[1])),
+        )
+        for rows in row_blocks(len(F), len(i) + len(cross)):
+            f, a = F[rows], A[rows]
+            square += (f[:, i] * f[:, j]).T @ C[rows]
+            cross += (a[:, :, None] * f[:, None, :]).reshape(len(f), -1).T @ C[rows]
+        shape = A.shape[1], F.shape[1], B.shape[1]
+        roots = [whitening(M[picks].T @ M[picks], MATCHED) for M in (B, A)]
+        read, write = (M[picks] @ root @ root.T for M, root in zip((B, A), roots, strict=True))
+        return cls(read.T, C.sum(axis=0), square, cross.reshape(shape), write)
+
+    def posterior(
+        self, gamma: Floats, column: Floats, ridge: float, plain: float | None
+    ) -> tuple[Floats, bool]:
+        """Posterior weights (m,) from prior ones gamma (m,), or those of the plain regression."""
+        beta = self.read @ gamma
+        mass = float(self.total @ beta)
+        if not mass > 0.0:
+            return 0.0 * gamma, False
+        beta, q = beta / mass, len(column)
+        C = np.zeros((q, q))
+        C[np.tril_indices(q)] = self.square @ beta
+        C += np.tril(C, -1).T
+        A, b = (C, column) if plain is not None else (C @ C, C @ column)
+        R, found = factor_with_ridge(A, ridge if plain is None else plain, quiet=True)
+        return self.write @ ((self.cross @ beta) @ cho_solve(R, b)), found.rescues > 0
 
 
 def _matched(F: Floats, A: Floats, weights: Floats, sums: Floats) -> Floats:
