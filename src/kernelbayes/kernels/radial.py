@@ -174,11 +174,11 @@ class Radial(Bandwidth):
         U, V = self._coordinates(X), self._coordinates(Y)
         if not isinstance(U, np.ndarray):
             return self._profile(_exponents(U, V, self._has_kink))
-        if U.size * len(V) <= DIRECT_WORK:  # as at every step of a filter: one tile, no BLAS
-            with np.errstate(under="ignore", over="ignore"):
-                return self._profile(_direct(U, V))
-        G = np.empty((len(U), len(V)), dtype=np.result_type(U, V))
         exponents = _tile_exponents(U, V, self._has_kink)
+        if U.size * len(V) <= DIRECT_WORK:  # as at every step of a filter: one tile, no BLAS
+            with np.errstate(under="ignore"):
+                return self._profile(exponents(slice(None), slice(None)))
+        G = np.empty((len(U), len(V)), dtype=np.result_type(U, V))
         with threads_for(2.0 * U.shape[1] * G.size), np.errstate(under="ignore"):
             for rows, columns in product(_tiles(len(U), len(V)), _tiles(len(V), len(U))):
                 G[rows, columns] = self._profile(exponents(rows, columns))
@@ -295,13 +295,6 @@ def _expansion_is_safe(largest: float, eps: float) -> bool:
     return largest * eps <= math.sqrt(eps)
 
 
-def _direct(U: Floats, V: Floats) -> Floats:
-    """Exponents -|u_i - v_j|^2 / 2 from differences; minus infinity where singles overflow."""
-    E = cdist(U, V, "sqeuclidean")
-    E *= -0.5
-    return np.asarray(E, dtype=np.result_type(U, V))
-
-
 def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice], Array]:
     """Return a function of row and column slices that gives a tile of -|u_i - v_j|^2 / 2.
 
@@ -309,8 +302,10 @@ def _tile_exponents(U: Floats, V: Floats, kink: bool) -> Callable[[slice, slice]
     """
 
     def direct(rows: slice, columns: slice) -> Array:
-        with np.errstate(over="ignore"):
-            return _direct(U[rows], V[columns])
+        E = cdist(U[rows], V[columns], "sqeuclidean")
+        E *= -0.5
+        with np.errstate(over="ignore"):  # minus infinity is right: the kernel is zero there
+            return E.astype(np.result_type(U, V), copy=False)
 
     if kink or U.size * len(V) <= DIRECT_WORK:
         return direct
