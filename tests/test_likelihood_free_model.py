@@ -181,10 +181,11 @@ def test_bad_options_are_told_before_anything_is_simulated():
         ({"criterion": "crps"}, "criterion must be"),
         ({"method": "likelihood", "adjust": "linear"}, "is not adjusted"),
         ({"rounds": 40}, "fewer rounds"),
+        ({"n_simulations": 7, "rounds": 7}, "7 simulations in 7 rounds are 1 each"),
         ({"n_jobs": 0}, "number of processes"),
     ):
         with pytest.raises(ValueError, match=message):
-            infer(never, stats.norm(), 0.0, 50, rng=0, **options)
+            infer(never, stats.norm(), 0.0, rng=0, **{"n_simulations": 50, **options})
 
 
 @pytest.mark.parametrize(

@@ -224,9 +224,10 @@ def _plan(
         raise ValueError(
             "rounds > 1 needs a density, which a posterior on a simplex lacks; use rounds=1"
         )
-    if most > 1 and n // most < FEWEST_SIMULATIONS < n:
+    first = max(n // most, 0 if simulations is None else simulations.done)
+    if most > 1 and first < FEWEST_SIMULATIONS:
         raise ValueError(
-            f"{n} simulations in {most} rounds are {max(n // most, 1)} each; at least "
-            f"{FEWEST_SIMULATIONS} are needed: fewer rounds or more simulations"
+            f"{n} simulations in {most} rounds are {n // most} each; the first round needs at "
+            f"least {FEWEST_SIMULATIONS}: fewer rounds or more simulations"
         )
     return n, most
