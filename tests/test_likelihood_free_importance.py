@@ -6,17 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from kernelbayes.embedding.smooth import (
-    Smoothed,
-)
+from kernelbayes.embedding.smooth import Smoothed, Smoothing
 from kernelbayes.likelihood_free.learn.adjust import Recipe, Space
 from kernelbayes.likelihood_free.learn.importance import (
     Likelihood,
     importance_sample,
     proposal_of,
     tempered,
-    uneven,
 )
+from kernelbayes.likelihood_free.learn.judge import uneven
+from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.learn.task import Task, Variant
 from kernelbayes.likelihood_free.prior import as_prior
 from normal_means import NOISE, pairs
@@ -140,3 +139,64 @@ def test_uneven_is_the_distance_of_distribution_functions():
             for r in ranks.T
         ]
         np.testing.assert_allclose(uneven(ranks, counts), exact)
+
+
+# Two normal peaks, far apart compared with their widths: weight, mean, deviation. The first is cut
+# off at zero, 1.25 deviations below its mean.
+PEAKS, CUT = ((0.5, 0.5, 0.4), (0.5, 5.0, 0.1)), -1.25
+EVIDENCE = 0.5 * stats.norm.sf(CUT) + 0.5
+
+
+def two_peaks():
+    """Density of two peaks."""
+
+    def log_likelihood(P):
+        return np.logaddexp(*(np.log(w) + stats.norm.logpdf(P[:, 0], *at) for w, *at in PEAKS))
+
+    def log_prior(P):
+        return np.where(P[:, 0] >= 0, 0.0, -np.inf)
+
+    return Density(log_likelihood, log_prior, np.log(EVIDENCE), Smoothing(0.1))
+
+
+def draws_of_two_peaks(m, rng):
+    first = rng.uniform(size=m) < 0.5 * stats.norm.sf(CUT) / EVIDENCE
+    cut = stats.truncnorm(CUT, np.inf, 0.5, 0.4).rvs(m, random_state=rng)
+    return np.where(first, cut, rng.normal(5.0, 0.1, m))[:, None]
+
+
+def below(t):
+    """Distribution function of two peaks."""
+    first = np.maximum(stats.norm.cdf(t, 0.5, 0.4) - stats.norm.cdf(CUT), 0.0)
+    return 0.5 * (first + stats.norm.cdf(t, 5.0, 0.1)) / EVIDENCE
+
+
+def test_the_density_of_a_learned_likelihood_integrates_to_one():
+    grid = np.linspace(-1.0, 6.0, 7001)[:, None]
+    values = np.exp(two_peaks().log_density(grid))
+    # The sum over steps of a thousandth is off by half a step of the jump at zero, 0.2 in height.
+    np.testing.assert_allclose(values.sum() / 1000, 1.0, atol=2e-4)
+    assert np.all(values[grid[:, 0] < 0] == 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_keep_the_density(seed):
+    """Exact draws stay exact, by a test of Kolmogorov and Smirnov, though half of them move."""
+    rng = np.random.default_rng(seed)
+    drawn = draws_of_two_peaks(4000, rng)
+    moved = two_peaks().moved(drawn, (draws_of_two_peaks(500, rng), equal(500)), rng)
+    assert stats.kstest(moved[:, 0], below).pvalue > 1e-5
+    assert np.mean(moved != drawn) > 0.4
+
+
+def test_steps_lead_to_the_density():
+    """Draws that are smoothed too much, some out of the support, are nearer after the steps."""
+    rng = np.random.default_rng(0)
+    exact = draws_of_two_peaks(4000, rng)
+    drawn = exact + 0.3 * rng.normal(size=exact.shape)
+    moved = [drawn]
+    for _ in range(10):
+        moved.append(two_peaks().moved(moved[-1], (exact, equal(4000)), rng))
+    first, second, last = (stats.kstest(moved[k][:, 0], below).statistic for k in (0, 1, -1))
+    assert last < 0.7 * first
+    assert second < first

@@ -15,8 +15,7 @@ from scipy import stats
 import kernelbayes as kb
 from kernelbayes import LikelihoodFree, infer
 from kernelbayes.embedding.smooth import Smoothing
-from kernelbayes.likelihood_free.learn.choice import candidates
-from kernelbayes.likelihood_free.learn.importance import learn
+from kernelbayes.likelihood_free.learn.choice import candidates, learn
 
 METHODS = ("cme", "original", "importance", "adjusted", "likelihood", "auto")
 each_method = pytest.mark.parametrize("method", METHODS)

@@ -46,6 +46,12 @@ NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 LOOKED_AT, LEAST_LOG = 100, -1e3
 # The lightest points are dropped up to this mass, less than the error of a thousand draws.
 NEGLIGIBLE_MASS = 1e-3
+# Draws that estimate the share of the smoothed density within a support: its error is at
+# most 1 / sqrt(4 * 2000), about 1 %.
+SUPPORT_DRAWS = 2000
+# Steps towards the points' deviations: after three they are met to some per cent. The most that
+# points are moved apart (a uniform posterior would move them for ever), and the least share inside.
+STEPS_APART, MOST_APART, LEAST_WITHIN = 3, 2.0, 0.05
 # Share of Silverman's bandwidth by which draws are smoothed: his rule is for one normal peak and
 # merges two that are close. A quarter is a judgement, not a measurement.
 DRAW_BANDWIDTH = 0.25
@@ -132,6 +138,25 @@ class Smoothed:
             return cls(points, weights, how.h, discrete)
         blank = cls(points, weights, 0.5, discrete)
         return replace(blank, h=local_shares(blank.whitened, how))
+
+    def within(self, how: Smoothing, inside: Callable[[Floats], Bools]) -> Self:
+        """Smooth the sample so that it has the points' deviations inside of a support.
+
+        What is cut off at an edge makes them smaller; so points are moved apart first.
+        """
+        smooth, mean = self, self.weights @ self.points
+        wanted, apart = np.sqrt(self.weights @ (self.points - mean) ** 2), np.ones(len(mean))
+        for _ in range(STEPS_APART):
+            drawn = smooth.draw(SUPPORT_DRAWS, np.random.default_rng(0))
+            kept = inside(drawn)
+            if np.all(kept) or np.mean(kept) < LEAST_WITHIN:
+                break
+            found = drawn[kept].std(axis=0)
+            ratio = wanted / np.where(found > 0, found, 1.0)
+            apart *= np.where(~self.discrete & (found > 0), ratio, 1.0)
+            apart = np.clip(apart, 1.0, MOST_APART)
+            smooth = self.by(mean + apart * (self.points - mean), self.weights, how, self.discrete)
+        return smooth
 
     @property
     def _free(self) -> Floats:

@@ -16,10 +16,11 @@ from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.adjust import Space
-from kernelbayes.likelihood_free.learn.choice import candidates, choose
-from kernelbayes.likelihood_free.learn.importance import Learner, learn
+from kernelbayes.likelihood_free.learn.choice import candidates, choose, learn
+from kernelbayes.likelihood_free.learn.importance import Learner
 from kernelbayes.likelihood_free.learn.judge import Criterion
 from kernelbayes.likelihood_free.learn.likelihood import read_data
+from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.learn.task import Task, check_options
 from kernelbayes.likelihood_free.posterior import Posterior, Posteriors, make_posterior
 from kernelbayes.likelihood_free.prior import Prior, as_prior
@@ -69,6 +70,8 @@ class Report:
         Rounds of simulations.
     settled : bool
         Whether the number of rounds was chosen by ``rounds="auto"``.
+    density : Density or None
+        Of a learned likelihood: draws and densities of the posterior are its own.
     """
 
     method: str
@@ -80,6 +83,7 @@ class Report:
     simulations: Simulations | None = field(default=None, repr=False)
     rounds: int = 1
     settled: bool = False
+    density: Density | None = field(default=None, repr=False)
 
 
 @dataclass(eq=False, repr=False)
@@ -229,7 +233,7 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         self,
         points: Floats,
         weights: Floats,
-        smoothing: Smoothing | None,
+        how: Density | Smoothing | None,
         learner: Learner,
         far: float,
         prior_share: float,
@@ -240,7 +244,7 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
             weights = np.append(
                 (1.0 - prior_share) * weights, prior_share * learner.inverse.weights
             )
-            smoothing = None  # chosen for posteriors much narrower than this one
+            how = None  # that of a posterior much narrower than this one
         if self.variant_.kind != "likelihood":
             low, high = task.P.min(axis=0), task.P.max(axis=0)
             # Far from all simulations an extrapolation knows nothing beyond the prior's own draws.
@@ -252,16 +256,16 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
                 f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
                 "more simulations near the observation, or rounds, would help"
             )
-        theta = self.space_.parameters(points)
+        theta, known = self.space_.parameters(points), how if isinstance(how, Density) else None
         return make_posterior(
             theta if task.prior is None else task.prior.project(theta),
             weights,
             task.prior,
-            Report(self._words(), len(self.theta_), self.failed_, ess, float(far)),
+            Report(self._words(), len(self.theta_), self.failed_, ess, float(far), density=known),
             self.names_,
             kernel=self.kernel_,
             space=self.space_,
-            smoothing=smoothing,
+            smoothing=how.smoothing if isinstance(how, Density) else how,
             template=self.template_,
         )
 

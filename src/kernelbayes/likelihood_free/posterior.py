@@ -11,25 +11,20 @@ from scipy.optimize import minimize
 from kernelbayes.arrays import as_generator, as_known, like, to_numpy
 from kernelbayes.embedding import Embedding, export
 from kernelbayes.embedding.gaussian import Mixture
-from kernelbayes.embedding.smooth import WIDEST, Smoothed, Smoothing, silverman_factor
+from kernelbayes.embedding.smooth import SUPPORT_DRAWS, Smoothed, Smoothing, silverman_factor
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.adjust import Space
+from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import integer, option
 from kernelbayes.tables import Table, Told, distinct
 from kernelbayes.types import Array, Bools, Floats, Rng
 
-# Draws that estimate the share of the smoothed density within the prior's support: its error is at
-# most 1 / sqrt(4 * 2000), about 1 %.
-SUPPORT_DRAWS = 2000
 # Attempts, of twice the missing draws each, before draws are moved onto the support: a thousand
 # draws are found if 4 % of the density lie inside, (1 - 0.08)^100 < 1 / 1000.
 ATTEMPTS = 100
-# Steps towards the points' deviations: after three they are met to some per cent. The most that
-# points are moved apart (a uniform posterior would move them for ever), and the least share inside.
-STEPS_APART, MOST_APART, LEAST_WITHIN = 3, 2.0, 0.05
 MAP_STARTS = 1000  # heaviest points at which the density is compared before it is climbed
 # Share of Silverman's bandwidth for a posterior that was not told how to smooth: his rule is for a
 # single normal peak, half of it keeps two peaks apart.
@@ -42,7 +37,7 @@ class Posterior(Embedding):
 
     Everything an embedding answers (``mean``, ``interval``, ``prob``, ...) it answers from the
     weighted points. ``sample`` and ``log_density`` belong to the smoothed points, restricted to the
-    prior's support.
+    prior's support, or to a learned likelihood times the prior.
 
     Attributes
     ----------
@@ -76,26 +71,12 @@ class Posterior(Embedding):
         return self._within(points, weights, self.smoothing or plain)
 
     def _within(self, points: Floats, weights: Floats, how: Smoothing) -> Smoothed:
-        """Smoothed points that have the points' deviations inside of the prior's support.
-
-        What is cut off at an edge makes them smaller; so points are moved apart first.
-        """
-        prior, free = self.prior, ~self._discrete
+        """Smoothed points that have the points' deviations inside of the prior's support."""
+        prior, space = self.prior, self._space
         smooth = Smoothed.by(points, weights, how, self._discrete)
-        if prior is None or prior.simplices or not np.any(free):
+        if prior is None or prior.simplices or np.all(self._discrete):
             return smooth
-        wanted, apart = np.sqrt(weights @ (points - weights @ points) ** 2), np.ones(len(free))
-        for _ in range(STEPS_APART):
-            drawn = smooth.draw(SUPPORT_DRAWS, np.random.default_rng(0))
-            inside = prior.inside(self._space.parameters(drawn))
-            if np.all(inside) or np.mean(inside) < LEAST_WITHIN:
-                break
-            found = drawn[inside].std(axis=0)
-            apart *= np.where(free & (found > 0), wanted / np.where(found > 0, found, 1.0), 1.0)
-            apart = np.clip(apart, 1.0, MOST_APART)
-            mean = weights @ points
-            smooth = Smoothed.by(mean + apart * (points - mean), weights, how, self._discrete)
-        return smooth
+        return smooth.within(how, lambda drawn: prior.inside(space.parameters(drawn)))
 
     @cached_property
     def _density(self) -> Smoothed:
@@ -115,7 +96,7 @@ class Posterior(Embedding):
         weights = np.asarray(self.valid_weights()[0])
         used = weights > 0
         points, weights = points[used], weights[used]
-        h = min(PEAK_SHARE * silverman_factor(weights, int(np.sum(~self._discrete))), WIDEST)
+        h = PEAK_SHARE * silverman_factor(weights, int(np.sum(~self._discrete)))
         return self._space.coordinates(points), weights, Smoothing(h)
 
     @cached_property
@@ -154,7 +135,7 @@ class Posterior(Embedding):
             kept.append(drawn[inside][:missing])
             missing -= len(kept[-1])
             if missing == 0:
-                return like(np.concatenate(kept), self.points)
+                return like(self._moved(np.concatenate(kept), generator), self.points)
         drawn, _ = self._draw(missing, generator)  # nearly all mass is outside: move onto the edge
         moved = drawn if self.prior is None else self.prior.project(drawn)
         return like(np.concatenate([*kept, moved]), self.points)
@@ -166,6 +147,18 @@ class Posterior(Embedding):
         if self.prior.simplices:
             drawn = np.where(drawn < 0, drawn, self.prior.project(drawn))
         return drawn, self.prior.inside(drawn)
+
+    def _moved(self, drawn: Floats, rng: np.random.Generator) -> Floats:
+        """Draws (m, d) of the smoothed points, moved towards the density if that is known."""
+        if self._known is None:
+            return drawn
+        start, (points, weights, _) = self._space.coordinates(drawn), self._in_coordinates
+        return self._space.parameters(self._known.moved(start, (points, weights), rng))
+
+    @property
+    def _known(self) -> Density | None:
+        """Density of a learned likelihood, which belongs to how the posterior was made."""
+        return getattr(self.diagnostics, "density", None)
 
     @cached_property
     def _inside(self) -> float:
@@ -194,10 +187,11 @@ class Posterior(Embedding):
         logs = np.full(len(points), -np.inf)
         if np.any(inside):
             there = points[inside]
-            values = self._density.log_density(self._space.coordinates(there))
+            values = (self._known or self._density).log_density(self._space.coordinates(there))
             # Discrete parameters have probabilities, which have no units.
             values += np.sum(np.log(self._space.scale[self._discrete]))
-            logs[inside] = values + self._space.log_volume(there) - np.log(self._inside)
+            values -= 0.0 if self._known else np.log(self._inside)
+            logs[inside] = values + self._space.log_volume(there)
         return logs
 
     def map(self) -> Array:
@@ -218,9 +212,8 @@ class Posterior(Embedding):
 
         found = minimize(lost, start[free], method="Nelder-Mead")
         start[free] = found.x
-        moved = self._space.parameters(start[None])
-        better = self._logs(moved)[0] >= self._logs(best[None])[0]
-        return like(moved[0] if better else best, self.points)
+        both = np.vstack([self._space.parameters(start[None]), best])
+        return like(both[np.argmax(self._logs(both))], self.points)
 
     def plot(  # type: ignore[override]
         self, truth: Array | None = None, prior: PriorLike = None, **options: object

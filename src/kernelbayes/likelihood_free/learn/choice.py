@@ -17,8 +17,9 @@ import numpy as np
 
 from kernelbayes.embedding.smooth import LOCAL_DIMENSIONS, NEIGHBOURS, SMOOTHING, Smoothing
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
-from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood, learn, uneven
-from kernelbayes.likelihood_free.learn.judge import Criterion, Judge
+from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood
+from kernelbayes.likelihood_free.learn.judge import Criterion, Judge, uneven
+from kernelbayes.likelihood_free.learn.likelihood import Forward
 from kernelbayes.likelihood_free.learn.nearby import near_count
 from kernelbayes.likelihood_free.learn.task import MOST_DENSE, RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
@@ -111,6 +112,20 @@ def choose(
     table[0] = contest.tempered(table[0], chosen)
     found = ((t.candidate, t.score, len(t.losses)) for t in table)
     return Table({"variant": v, "score": s, "held_out": m} for v, s, m in found), chosen
+
+
+def learn(
+    task: Task, variant: Variant, rng: np.random.Generator, like: Learner | None = None
+) -> Learner:
+    """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
+    inverse = task.inverse(rng, None if like is None else like.inverse)
+    if variant.kind == "likelihood":
+        before = like.forward if isinstance(like, Likelihood) else None
+        chosen = before if isinstance(before, Forward) else None
+        return Likelihood.fit(task, inverse, variant, rng, chosen)
+    if variant.kind in RULES:
+        return Rule.fit(task, inverse, variant, rng)
+    return Near(task, inverse, variant)
 
 
 def _last(trial: Trial[Variant], m: int) -> Trial[Variant]:

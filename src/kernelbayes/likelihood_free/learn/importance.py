@@ -8,9 +8,9 @@ small in sparse regions, and posteriors too narrow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import softmax
@@ -28,13 +28,11 @@ from kernelbayes.embedding.smooth import (
 )
 from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward
-from kernelbayes.likelihood_free.learn.nearby import Nearby, Quadratic
-from kernelbayes.likelihood_free.learn.task import RULES, Found, Near, Observed, Rule, Task, Variant
+from kernelbayes.likelihood_free.learn.nearby import Density, LogDensity, Nearby, Quadratic
+from kernelbayes.likelihood_free.learn.task import Found, Near, Observed, Task, Variant
 from kernelbayes.types import Bools, Floats, Ints
 
-LogDensity = Callable[[Floats], Floats]
 NEAR = "near data"  # summary of likelihoods that are learned for each observation
-RANK_LEVELS = np.linspace(0.05, 0.95, 19)  # finer than a hundred ranks can tell apart
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
@@ -82,11 +80,12 @@ class Likelihood:
         return cls(task, inverse, variant, Forward.fit(task.P, S, rng, like), drawn)
 
     def posterior(self, data: Observed, rng: np.random.Generator, quick: bool = False) -> Found:
-        """Points (k, d), weights (k,) and smoothing given each of the data."""
-        for _, found in self._drawn(data, rng, quick):
+        """Points (k, d), weights (k,) and the density or a smoothing, given each of the data."""
+        for log_likelihood, found in self._drawn(data, rng, quick):
             if isinstance(found, Weighted):
                 sample = heaviest(found.points, found.weights)
-                yield *sample, best_smoothing(*sample, rng)
+                known = log_likelihood, self._log_prior, float(found.log_evidence()[0])
+                yield *sample, Density(*known, best_smoothing(*sample, rng))
             else:
                 yield *found, self.variant.smoothing
 
@@ -144,26 +143,26 @@ class Likelihood:
         quick: bool,
     ) -> tuple[LogDensity, Weighted | Sample]:
         """Log likelihood of an observation, and weighted draws by proposals from a first sample."""
-
-        def log_likelihood(P: Floats) -> Floats:
-            return self.variant.temper * forward.log_likelihood(P, s)
-
-        log_prior: LogDensity = self.task.log_prior
+        log_likelihood = partial(self._log_likelihood, forward, s)
         if not self.task.has_density:  # the prior's draws are the proposal
             drawn = self.prior_draws[: 2 * QUICK_DRAWS if quick else None]
             weights = tempered(log_likelihood(drawn), 0.0)
             shares = np.bincount(self._copies[: len(drawn)], weights)
             if 1.0 / float(shares @ shares) >= ENOUGH_PRIOR or not self.task.continuous:
                 return log_likelihood, (drawn, weights)
-            log_prior = self._log_smoothed_prior
         proposal = proposal_of(*start, self.task.discrete, rng)[0]
         how = (QUICK_DRAWS, QUICK_ROUNDS) if quick else (DRAWS, ROUNDS)
         return log_likelihood, importance_sample(
-            log_likelihood, log_prior, self.prior_draws, proposal, *how, rng
+            log_likelihood, self._log_prior, self.prior_draws, proposal, *how, rng
         )
 
-    def _log_smoothed_prior(self, P: Floats) -> Floats:
-        """Log density (n,) of the smoothed prior within its support."""
+    def _log_likelihood(self, forward: Forward | Quadratic, s: Floats, P: Floats) -> Floats:
+        return self.variant.temper * forward.log_likelihood(P, s)
+
+    def _log_prior(self, P: Floats) -> Floats:
+        """Log density (n,) of the prior; if it has none, that of its draws, smoothed."""
+        if self.task.has_density:
+            return self.task.log_prior(P)
         return np.where(self.task.in_support(P), self._prior_density.log_density(P), -np.inf)
 
     @cached_property
@@ -183,28 +182,7 @@ class Likelihood:
         return np.asarray(np.argsort(np.argsort(numbers[1]))[numbers[2].ravel()])
 
 
-def uneven(ranks: Floats, counts: Floats | None) -> Floats:
-    """Mean squared distances (T,) of the distributions of ranks (m, T) from the uniform one."""
-    below = ranks[:, :, None] <= RANK_LEVELS
-    shares = np.average(below, axis=0, weights=counts)
-    return np.asarray(np.mean((shares - RANK_LEVELS) ** 2, axis=1))
-
-
 Learner = Near | Likelihood
-
-
-def learn(
-    task: Task, variant: Variant, rng: np.random.Generator, like: Learner | None = None
-) -> Learner:
-    """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
-    inverse = task.inverse(rng, None if like is None else like.inverse)
-    if variant.kind == "likelihood":
-        before = like.forward if isinstance(like, Likelihood) else None
-        chosen = before if isinstance(before, Forward) else None
-        return Likelihood.fit(task, inverse, variant, rng, chosen)
-    if variant.kind in RULES:
-        return Rule.fit(task, inverse, variant, rng)
-    return Near(task, inverse, variant)
 
 
 @dataclass(frozen=True, eq=False)

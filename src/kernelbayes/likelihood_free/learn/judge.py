@@ -32,6 +32,7 @@ JUDGED_POINTS, INSIDE_DRAWS = 700, 50
 # Weight of a broad density that is mixed in where parameters are discrete, and the weight of it
 # below which no log score falls: a single held-out simulation loses at most log 1e-4.
 STRAY, LEAST_WEIGHT = 0.01, 1e-4
+RANK_LEVELS = np.linspace(0.05, 0.95, 19)  # finer than a hundred ranks can tell apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Judge:
         return np.asarray(np.maximum(logs, np.log(LEAST_WEIGHT) + self._anywhere(truths)))
 
     def _anywhere(self, truths: Floats) -> Floats:
-        """Log of a broad density: standard normal, and one tenth for each discrete value."""
+        """Log of a broad density: standard normal where continuous, and a tenth of that in all."""
         Z = truths[..., ~self.discrete]
         return np.asarray(-0.5 * np.sum(Z**2 + np.log(2.0 * np.pi), axis=-1) - np.log(10.0))
 
@@ -121,3 +122,10 @@ class Judge:
 def _energy(points: Floats, weights: Floats, truth: Floats) -> float:
     away = np.linalg.norm(points - truth, axis=1)
     return float(0.5 * weights @ cdist(points, points) @ weights - weights @ away)
+
+
+def uneven(ranks: Floats, counts: Floats | None) -> Floats:
+    """Mean squared distances (T,) of the distributions of ranks (m, T) from the uniform one."""
+    below = ranks[:, :, None] <= RANK_LEVELS
+    shares = np.average(below, axis=0, weights=counts)
+    return np.asarray(np.mean((shares - RANK_LEVELS) ** 2, axis=1))

@@ -1,4 +1,4 @@
-r"""A likelihood for one observation, learned from simulations near where its posterior lies.
+r"""A likelihood for one observation, learned near where its posterior lies; draws of a posterior.
 
 Where the mean of the data bends too much for one regression over all of the prior, it is still a
 quadratic function over the width of a posterior. The likelihood is a t distribution with that mean,
@@ -13,15 +13,17 @@ is normal but for the degrees of freedom nu: so many residuals are left to estim
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernelbayes.embedding.smooth import Smoothed, heaviest
+from kernelbayes.embedding.smooth import Sample, Smoothed, Smoothing, heaviest
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.likelihood_free.learn.adjust import least_squares_fit, quadratic, quadratic_terms
 from kernelbayes.types import Floats
 
+LogDensity = Callable[[Floats], Floats]
 # Simulations that count: for each term of the quadratic function at least so many, and a power of
 # all: the error of such a fit is least at about n^(6 / (6 + d)), 3/4 for two parameters. The factor
 # was chosen on the development seeds of experiments/sbi_tasks.
@@ -29,6 +31,10 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
+# Metropolis steps of each draw, two for the time they take, and their length: that of the best step
+# for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter Braak 2006), down to a
+# share of it, since in a posterior of several parts most points are in different ones.
+STEPS_OF_DRAWS, BEST_STEP, SHORTEST_STEP = 2, 2.38, 0.05
 
 
 def near_count(n: int, d: int) -> int:
@@ -83,3 +89,33 @@ class Quadratic:
         R = solve_triangular(self.factor, (s - quadratic(U) @ self.beta).T)
         squares = np.einsum("ij,ij->j", R, R)
         return np.asarray(-0.5 * (self.free + len(R)) * np.log1p(squares / self.free))
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """Posterior density of a learned likelihood, as the contest scores it; where draws start."""
+
+    log_likelihood: LogDensity
+    log_prior: LogDensity
+    log_evidence: float
+    smoothing: Smoothing
+
+    def log_density(self, P: Floats) -> Floats:
+        """Log density (k,) at coordinates (k, d)."""
+        return self.log_prior(P) + self.log_likelihood(P) - self.log_evidence
+
+    def moved(self, T: Floats, sample: Sample, rng: np.random.Generator) -> Floats:
+        """Draws (m, d) moved towards the density, by Metropolis steps that keep it.
+
+        Differential evolution: along differences of two points of a sample, which do not depend on
+        the draw, so that a step and its reverse are equally likely.
+        """
+        (points, weights), (m, d), logs = sample, T.shape, self.log_density(T)
+        for _ in range(STEPS_OF_DRAWS):
+            first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
+            length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
+            there = T + length * (first - second)
+            higher = self.log_density(there)
+            taken = np.log(rng.uniform(size=m)) + logs < higher  # -inf outside of the support
+            T, logs = np.where(taken[:, None], there, T), np.where(taken, higher, logs)
+        return T

@@ -25,6 +25,7 @@ from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.features import fourier
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Inverse, Recipe, Space
+from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import option
 from kernelbayes.rules.cme import ConditionalEmbedding
@@ -34,8 +35,8 @@ from kernelbayes.types import Bools, Floats, Ints, Rng
 METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
 RULES = ("cme", "original", "importance")
 ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
-# For each of some data: points (k, d), weights (k,) and how to smooth them.
-Found = Iterator[tuple[Floats, Floats, Smoothing | None]]
+# For each of some data: points (k, d), weights (k,) and their density, or how to smooth them.
+Found = Iterator[tuple[Floats, Floats, Density | Smoothing | None]]
 # A column is heavy-tailed if one per cent of its values lie beyond HEAVY scales (2.6 if normal); in
 # others, distances beyond FAR scales grow like their logarithm. MOST keeps scaled data finite.
 HEAVY, FAR, MOST = 4.0, 10.0, 1e300
@@ -261,8 +262,7 @@ class Task(Observed):
 
     def in_support(self, points: Floats) -> Bools:
         """Which points (k, d) lie within the ends of the support."""
-        low, high = self.support
-        return np.asarray(np.all((points >= low) & (points <= high), axis=1))
+        return np.asarray(np.all((points >= self.support[0]) & (points <= self.support[1]), axis=1))
 
     def inside(self, points: Floats, weights: Floats) -> Sample:
         """Points within the prior's support; if hardly any are, all of them, moved to its edge."""
