@@ -1,4 +1,4 @@
-"""Names of types: what a parameter means, where the type checker can say little of it."""
+"""Names of types: they say what is meant where the type checker can say little."""
 
 from typing import Any
 
@@ -26,3 +26,5 @@ Points = Any
 PointsLike = Any
 # Names of columns, or None where the data have none.
 Names = tuple[str, ...] | None
+# One Axes of matplotlib, which is optional, or an array of them.
+Axes = Any

@@ -21,11 +21,10 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Delta
 from kernelbayes.kernels.default import columns_of
 from kernelbayes.objects import numbers_of
-from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.tests import plot_change, plot_drift
 from kernelbayes.points import integer, option, share
 from kernelbayes.tables import Row, Table
-from kernelbayes.types import Floats, PointsLike, Rng
+from kernelbayes.types import Axes, Floats, PointsLike, Rng
 
 # Rows of both tables up to which a column is tested by permutations, which are exact; beyond this
 # the chi-square law of random features is accurate (tests/test_compare_level.py has it at 100).

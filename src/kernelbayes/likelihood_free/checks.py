@@ -31,11 +31,10 @@ from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.pairs import Model, Testing, on_pairs
 from kernelbayes.likelihood_free.results import Check, CoverageCheck, RankCheck, TarpCheck
 from kernelbayes.likelihood_free.running.calling import Simulator, Summary
-from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_recovery
 from kernelbayes.points import option
 from kernelbayes.tables import Table
-from kernelbayes.types import Floats, PointsLike, Rng
+from kernelbayes.types import Axes, Floats, PointsLike, Rng
 
 # Contraction below which a parameter counts as hardly learned: its deviation is then 95 % of the
 # prior's, or more.

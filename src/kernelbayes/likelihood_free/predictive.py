@@ -18,11 +18,10 @@ from kernelbayes.likelihood_free.pairs import draws_of
 from kernelbayes.likelihood_free.results import ALPHA, Check, row
 from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summary, as_row
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
-from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_predictive
 from kernelbayes.points import function, integer
 from kernelbayes.tables import Table
-from kernelbayes.types import Floats, PointsLike, Rng
+from kernelbayes.types import Axes, Floats, PointsLike, Rng
 
 FULL = 300  # columns up to which their correlations count too: a solve of that size is instant
 SEEN = 2000  # simulations whose Gram matrix is made: 32 MB

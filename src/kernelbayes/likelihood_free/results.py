@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_coverage, plot_ranks, plot_tarp
 from kernelbayes.tables import Table, Told
-from kernelbayes.types import Array, Floats, Ints
+from kernelbayes.types import Array, Axes, Floats, Ints
 
 ALPHA = 0.01  # significance level of the verdicts, for all parameters together
 REPLICATES = 4000  # simulated sets of ranks: a p-value of 1 % has a standard error of 0.16 %

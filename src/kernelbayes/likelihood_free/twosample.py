@@ -21,11 +21,10 @@ from kernelbayes.likelihood_free.pairs import Model, Testing, draws_of, on_pairs
 from kernelbayes.likelihood_free.results import ALPHA, Check, row
 from kernelbayes.likelihood_free.running.calling import Output, Simulator
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation
-from kernelbayes.plot.canvas import Axes
 from kernelbayes.plot.posteriors import plot_local, plot_told
 from kernelbayes.points import integer
 from kernelbayes.tables import Table
-from kernelbayes.types import Floats, PointsLike, Rng
+from kernelbayes.types import Axes, Floats, PointsLike, Rng
 
 # Network and folds of Lueckmann et al. (2021), so that numbers compare with published ones.
 UNITS, EPOCHS, C2ST_FOLDS = 10, 10_000, 5

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.types import Floats
-
-# matplotlib is optional and has no types of its own here: one Axes, or an array of them.
-Axes = Any
+from kernelbayes.types import Axes, Floats
 
 FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
 CYCLE = (FIRST, SECOND, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

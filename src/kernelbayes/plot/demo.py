@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, empty_figure
-from kernelbayes.types import Floats
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, empty_figure
+from kernelbayes.types import Axes, Floats
 
 if TYPE_CHECKING:
     from kernelbayes.demo.building import Plan

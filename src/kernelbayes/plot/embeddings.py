@@ -9,8 +9,8 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.plot import canvas
-from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, Axes, bare, subplots
-from kernelbayes.types import Floats
+from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, bare, subplots
+from kernelbayes.types import Axes, Floats
 
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding

@@ -11,8 +11,8 @@ import numpy as np
 from kernelbayes.arrays import as_array, as_vectors, to_numpy
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.plot import canvas
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, subplots
-from kernelbayes.types import Floats, PointsLike
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.types import Axes, Floats, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.filters.beliefs import Beliefs

@@ -9,8 +9,8 @@ from scipy import stats
 
 from kernelbayes.gram.lapack import numerical_rank
 from kernelbayes.plot import canvas
-from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, Axes, bare, subplots
-from kernelbayes.types import Floats
+from kernelbayes.plot.canvas import CYCLE, FIRST, NEUTRAL, SECOND, bare, subplots
+from kernelbayes.types import Axes, Floats
 
 if TYPE_CHECKING:
     from kernelbayes.likelihood_free.checks import RecoveryCheck

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelbayes.arrays import as_vectors, to_numpy
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, Axes, bare, draw_signed, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, draw_signed, subplots
 from kernelbayes.tables import Row
-from kernelbayes.types import Floats, PointsLike
+from kernelbayes.types import Axes, Floats, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
