@@ -1,7 +1,8 @@
 """Small files of every version, which all later versions load with the same numbers.
 
-``python tests/old_files.py`` writes those of this version into ``tests/old_files/VERSION``: once,
-before a release. A directory that is there is never written again.
+``python tests/old_files.py`` writes those of this version of the library and of the format into a
+directory of ``tests/old_files``: once, before a release or when the format changes. A directory
+that is there is never written again.
 """
 
 import json
@@ -11,8 +12,14 @@ from pathlib import Path
 import numpy as np
 
 import kernelbayes as kb
+from kernelbayes.files.archive import FORMAT
 
 FOLDER = Path(__file__).parent / "old_files"
+
+
+def directory():
+    """Directory of this version; the first one was named without its format."""
+    return f"{kb.__version__}-format{FORMAT}"
 
 
 def made():
@@ -24,6 +31,7 @@ def made():
     rule = kb.KernelBayesRule(**chosen, prior_ridge=0.01).fit(x, z)
     graph = kb.KernelBeliefPropagation([("a", "b")]).fit({"a": x[:, 0], "b": z[:, 0]})
     walker = kb.KernelBayesFilter(rng=0).fit(x, z)
+    plain = kb.KernelBayesFilter(rng=0, lags=1, order=1, features="raw").fit(x, z, z[1:] - z[:-1])
     return {
         "embedding": kb.embed(x, kb.Matern(1.0, 2.5), np.full(20, 0.05)),
         "batch": kb.embed(z, kb.Gaussian(0.5), rng.uniform(size=(3, 20))),
@@ -31,6 +39,8 @@ def made():
         "rule": rule,
         "posterior": rule.posterior(x[:3]),
         "filter": walker,
+        "controls": plain,
+        "particles": kb.KernelMonteCarloFilter(None, z, rng=0).fit(x, z),
         "state": walker.step(walker.start(), x[0])[0],
         "graph": graph,
         "test": kb.mmd_test(x[:10], x[10:], permutations=19, rng=0),
@@ -45,6 +55,8 @@ def numbers(name, obj):
         "conditional": lambda: obj(new).weights,
         "rule": lambda: obj.posterior(new).weights,
         "filter": lambda: obj.filter(new).mean(),
+        "controls": lambda: obj.filter(new, new[:1, :1]).mean(),
+        "particles": lambda: obj.filter(new).mean(),
         "state": lambda: obj.belief.mean(),
         "graph": lambda: obj.query(evidence={"a": 0.2})["b"].mean(),
         "test": lambda: np.r_[obj.statistic, obj.pvalue, obj.null],
@@ -54,7 +66,7 @@ def numbers(name, obj):
 
 
 def main():
-    folder = FOLDER / kb.__version__
+    folder = FOLDER / directory()
     folder.mkdir(parents=True)
     expected = {}
     with warnings.catch_warnings():

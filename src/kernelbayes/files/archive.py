@@ -36,8 +36,9 @@ from kernelbayes.files.decode import Decoder
 from kernelbayes.files.encode import Encoder
 from kernelbayes.files.known import KINDS_STORED, Node
 
-# Version of the format: a reader takes files of its own and of all older versions.
-FORMAT = 1
+# Version of the format: a reader takes files of its own and of all older versions. From 2 on, what
+# ``derived`` names is left out.
+FORMAT = 2
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[0-9]{1,6}\.npy")
 # Most bytes of a .npy header: NumPy writes 118 for all types that are stored here.
@@ -110,7 +111,7 @@ def load(path: str | os.PathLike[str], **functions: Callable[..., Any]) -> Any:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _read(archive, size, functions)
-        except _BadFile as error:
+        except (_BadFile, MemoryError) as error:
             raise ValueError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError) as error:
             raise ValueError(f"{path}: truncated, altered or not a file of kernelbayes") from error

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import quiet
+from kernelbayes.files.derived import completed
 from kernelbayes.files.known import Node, class_named, distributions, registry, stored_fields
-from kernelbayes.gram.base import Dense
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.conditional import Conditional
 
@@ -33,6 +33,7 @@ class Decoder:
         self.arrays = arrays
         self.functions = functions
         self._made: dict[int, Any] = {}
+        self._triangles: dict[int, npt.NDArray[Any]] = {}
 
     def decode(self, node: Node) -> Any:
         """Return the value of a node."""
@@ -102,6 +103,16 @@ class Decoder:
     def _constant(self, value: list[Any]) -> npt.NDArray[Any]:
         return np.broadcast_to(self.arrays[value[0]], value[1])
 
+    def _lower(self, value: list[Any]) -> npt.NDArray[Any]:
+        number, r, fortran = value
+        if number not in self._triangles:
+            if r * (r + 1) != 2 * len(self.arrays[number]):
+                raise ValueError(f"a triangle of {r} rows has another size")
+            whole = np.zeros((r, r), self.arrays[number].dtype, order="F" if fortran else "C")
+            whole[np.tril_indices(r)] = self.arrays[number]
+            self._triangles[number] = whole
+        return self._triangles[number]
+
     def _dict(self, pairs: list[list[Node]]) -> dict[Any, Any]:
         return {self.decode(key): self.decode(value) for key, value in pairs}
 
@@ -118,8 +129,7 @@ class Decoder:
         allowed = state.keys() if fields is None else fields
         if set(state) - set(allowed) or any(n.startswith("__") for n in state):
             raise ValueError(f"{node['class']} has no such attributes")
-        if cls is Dense and "G" not in state:
-            state["G"] = state["kernel"](state["points"])
+        state = completed(cls, state)
         if cls is Conditional and "weighted" in node:
             weights, ridge = self._all(node["weighted"])
             with quiet():  # said when the model was fitted
@@ -140,7 +150,7 @@ class Decoder:
 # Kinds of nodes, each decoded by the method of its name.
 _DECODED = (
     *("array", "scalar", "objects", "torch", "slice", "generator", "method", "scipy", "dict"),
-    *("function", "same", "component", "neighbours", "constant"),
+    *("function", "same", "component", "neighbours", "constant", "lower"),
 )
 
 

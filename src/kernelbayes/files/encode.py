@@ -15,8 +15,9 @@ from scipy.spatial import cKDTree
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.files import known
+from kernelbayes.files.derived import left_out
 from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
-from kernelbayes.gram.base import Dense
+from kernelbayes.gram.finite import Landmarks
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import Component
 from kernelbayes.rules.conditional import Conditional
@@ -85,11 +86,14 @@ class Encoder:
         if value.size > 1 and not any(value.strides):  # one number, seen as many
             first = self._array(np.asarray(value.flat[0]), name)
             return {"constant": [first["array"], list(value.shape)]}
+        r = value.shape[-1] if value.ndim else 0
+        lower = value.shape == (r, r) and r > 1 and not np.triu(value, 1).any()
         if id(value) not in self._numbers:
             self._alive.append(value)
             self._numbers[id(value)] = len(self.arrays)
-            self.arrays.append(np.asarray(value))
-        return {"array": self._numbers[id(value)]}
+            self.arrays.append(value[np.tril_indices(r)] if lower else np.asarray(value))
+        number = self._numbers[id(value)]
+        return {"lower": [number, r, value.flags.f_contiguous]} if lower else {"array": number}
 
     def _object(self, value: Any, label: str) -> Node:
         if id(value) in self._seen:
@@ -101,8 +105,10 @@ class Encoder:
             names = [n for n in getattr(value, "__dict__", {}) if not known.is_cache(cls, n)]
         state = {n: getattr(value, n) for n in names}
         node: dict[str, Node] = {"class": label}
-        if isinstance(value, Dense) and _can_be_computed(value):
-            del state["G"]
+        if isinstance(value, Landmarks):
+            state["measured"] = value.error  # not the points to measure it on
+        for name in left_out(cls, state):
+            del state[name]
         if isinstance(value, Conditional) and isinstance(value.operator, DenseWeighted):
             solver = state.pop("operator")
             kept = (solver.weights, solver.diagnostics.ridge)
@@ -122,11 +128,3 @@ class Encoder:
             self._asked[id(value)] = label
             self.functions.append(label)
         return self._asked[id(value)]
-
-
-def _can_be_computed(gram: Dense) -> bool:
-    """Whether the kernel gives this very matrix again."""
-    if gram.kernel is None or gram.points is None or not isinstance(gram.G, np.ndarray):
-        return False
-    again = gram.kernel(gram.points)
-    return again.dtype == gram.G.dtype and bool(np.array_equal(again, gram.G))

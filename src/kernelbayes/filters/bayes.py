@@ -39,10 +39,10 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
-    ratio_of,
     rule_of,
     state_gram,
 )
+from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, Training, join, names_of, read
 from kernelbayes.filters.smooth import Smoothing
 from kernelbayes.filters.step import normalised
@@ -233,7 +233,8 @@ class KernelBayesFilter(Filter):
         Z, kernel_z = doubled(self.Z_), self.kernel_z_
         if self.order_ == 2:
             Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
-        L = state_gram(kernel_z, Z, self.rank_, rng).factor
+        states = state_gram(kernel_z, Z, self.rank_, rng)
+        L = states.factor
         controlled = None
         if data.controls is not None:
             self.kernel_u_ = self.choice_.arguments["kernel_u"]
@@ -247,6 +248,7 @@ class KernelBayesFilter(Filter):
             data.source, data.target, self.transition == "shift", controlled,
             literal=self.literal, eta=self.prior_ridge_,
             ratio=None if ratio is None else ratio.of_weights,
+            gram=states, transition_eta=self.transition_ridge_,
         )  # fmt: skip
         self.controls_ = data.controls
         self.encoder_, self.lags_ = seen.encoder, seen.scales

@@ -36,8 +36,8 @@ from kernelbayes.filters.model import (
     Observations,
     counted,
     inverse_ridge,
-    ratio_of,
 )
+from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.solvers import scale_rows
@@ -282,11 +282,13 @@ def _dynamics(known: Dynamics, picks: Ints) -> Dynamics:
     if controlled is not None:
         moved = weights @ controlled.features @ controlled.transport
         states = take(controlled.states, picks)
-        controlled = replace(controlled, features=L, transport=moved, states=states)
+        controlled = replace(
+            controlled, features=L, transport=moved, states=states, gram=None, Z=None
+        )
     return replace(
         known, features=L, to_prior=known.to_prior * (known.n / len(picks)),  # weights sum to one
         transport=weights @ known.before @ known.transport,
-        source=every, target=every, controlled=controlled, counts=None, moving=None,
+        source=every, target=every, controlled=controlled, counts=None, moving=None, gram=None,
     )  # fmt: skip
 
 

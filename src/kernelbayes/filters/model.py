@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Protocol, get_args
 import numpy as np
 
 from kernelbayes.arrays import like, namespace
-from kernelbayes.embedding import Embedding
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
@@ -30,7 +29,6 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, doubled, integer, option, positive, share, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
-from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import usual_support
 from kernelbayes.scale.statistics import PairSums
 from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
@@ -86,6 +84,9 @@ class Dynamics:
     ratio: Callable[[Array], Array | None] | None = None  # another estimate of those, from v (n,)
     counts: Array | None = None  # (n,), how much pairs count, 1 on average; None: all alike
     moving: Array | None = None  # (m,), the same of transitions
+    # Where features and ``transport`` come from, if from here: files keep these instead.
+    gram: Gram | None = None  # of the states
+    transition_eta: float | None = None  # the ridge of ``transport``
 
     @property
     def n(self) -> int:
@@ -125,6 +126,10 @@ class Controlled:
     states: Array  # (n, r), kernel between the training states and the pivots' states
     kernel_u: Kernel
     pivots: Points  # controls of the pivots
+    # Where features, ``states`` and ``transport`` come from: files keep these instead.
+    gram: Gram | None = None  # of the transitions, through their pivots
+    Z: Points = None  # training states
+    eta: float | None = None  # the ridge of ``transport``
 
     def transition_weights(self, w: Array, control: Points | None) -> Array:
         """Weights over transitions for beliefs w (n,) or (n, k), each under its own control."""
@@ -156,7 +161,9 @@ class Controlled:
             joint = nystrom(kernel, pairs, min(rank, len(source)), rng)
         F = joint.features(pairs)
         states, pivots = kernel_z(Z, joint.basis["z"]), joint.basis["u"]
-        return cls(F, inverse_ridge(F, ridge), joint.factor, states, kernel_u, pivots)
+        gram = LowRank(F, kernel=joint, points=pairs)
+        operator = inverse_ridge(F, ridge)
+        return cls(F, operator, joint.factor, states, kernel_u, pivots, gram, Z, ridge)
 
 
 @dataclass(eq=False)
@@ -313,36 +320,3 @@ def check_parameters(model: Filter, automatic: str) -> None:
     for name in ("memory", "tempering"):
         if isinstance(values[name], str):
             option(values[name], name, ("auto",))
-
-
-@dataclass(frozen=True, eq=False)
-class Ratio:
-    """Prior weights on the training states by an estimate of the density ratio of the two."""
-
-    method: Method
-    kernel: Kernel
-    Z: Points
-    ridge: float
-
-    def __call__(self, points: Points, weights: Array) -> Array | None:
-        """Weights (n,) of a weighted sample; None if it is far from all training states."""
-        given = Embedding(points, weights, self.kernel)
-        found = density_ratio(given, self.Z, self.kernel, self.method, self.ridge, rng=0)
-        total = namespace(weights).sum(found.at_denominator)
-        return found.at_denominator / total if float(total) > 0.0 else None
-
-    def of_weights(self, v: Array) -> Array | None:
-        """Weights (n,) of weighted training states."""
-        return self(self.Z, v)
-
-
-def ratio_of(model: Filter) -> Ratio | None:
-    """Return how a fitted filter estimates prior weights; None is KuLSIF, which is linear."""
-    method = option(model.ratio, "ratio", get_args(Method))
-    if method == "kulsif":
-        return None
-    if model.method != "importance":
-        raise ValueError(
-            f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
-        )
-    return Ratio(method, model.kernel_z_, doubled(model.Z_), model.prior_ridge_)

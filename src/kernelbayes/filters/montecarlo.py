@@ -43,11 +43,18 @@ from kernelbayes.filters.model import (
     check_parameters,
     inverse_ridge,
     observation_gram,
-    ratio_of,
     rule_of,
     state_gram,
 )
-from kernelbayes.filters.moves import Learned, Mover, Moves, Resampling, Transition, try_out
+from kernelbayes.filters.moves import (
+    Learned,
+    Mover,
+    Moves,
+    Resampling,
+    Transition,
+    ratio_of,
+    try_out,
+)
 from kernelbayes.filters.sequences import as_points, end_to_end, join, names_of, read, unstacked
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
@@ -229,11 +236,11 @@ class KernelMonteCarloFilter(Filter):
         self.moves_ = Moves(
             mover, self.Z_, states, L, operator, Gram.by_rows(self.kernel_z_, Z),
             integer(self.particles or n, "particles"), self.threshold, integer(self.picks, "picks"),
-            self.resampling, ratio_of(self), self.literal,
+            self.resampling, ratio_of(self), self.literal, moved, self.prior_ridge_,
         )  # fmt: skip
         self.dynamics_ = Dynamics(
             L, operator, operator, everywhere, everywhere, simulated=self.moves_,
-            moved=states.features(moved), eta=self.prior_ridge_,
+            moved=states.features(moved), eta=self.prior_ridge_, gram=gram,
         )  # fmt: skip
         if self.ridge == "loo":
             weights = like(np.full(n, 1.0 / n), L)

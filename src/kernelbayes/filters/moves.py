@@ -10,23 +10,26 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, as_vectors, like, namespace, total, widened
 from kernelbayes.compression import resample
 from kernelbayes.embedding import Embedding
-from kernelbayes.filters.model import Ratio
 from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.step import cut_off, normalised
 from kernelbayes.gram import Gram
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
-from kernelbayes.points import concatenate, count, doubled, in_order, take
+from kernelbayes.points import concatenate, count, doubled, in_order, option, take
+from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.support import nearest_similarity
 from kernelbayes.select.regression import Regression, regress
 from kernelbayes.types import Array, Floats, Names, Points, PointsLike
+
+if TYPE_CHECKING:
+    from kernelbayes.filters.loop import Filter
 
 Transition = Callable[..., PointsLike]
 Resampling = Literal["herding", "exchange", "line-search", "fully-corrective", "multinomial"]
@@ -75,6 +78,39 @@ class Mover:
 
 
 @dataclass(frozen=True, eq=False)
+class Ratio:
+    """Prior weights on the training states by an estimate of the density ratio of the two."""
+
+    method: Method
+    kernel: Kernel
+    Z: Points
+    ridge: float
+
+    def __call__(self, points: Points, weights: Array) -> Array | None:
+        """Weights (n,) of a weighted sample; None if it is far from all training states."""
+        given = Embedding(points, weights, self.kernel)
+        found = density_ratio(given, self.Z, self.kernel, self.method, self.ridge, rng=0)
+        total = namespace(weights).sum(found.at_denominator)
+        return found.at_denominator / total if float(total) > 0.0 else None
+
+    def of_weights(self, v: Array) -> Array | None:
+        """Weights (n,) of weighted training states."""
+        return self(self.Z, v)
+
+
+def ratio_of(model: "Filter") -> Ratio | None:
+    """Return how a fitted filter estimates prior weights; None is KuLSIF, which is linear."""
+    method = option(model.ratio, "ratio", get_args(Method))
+    if method == "kulsif":
+        return None
+    if model.method != "importance":
+        raise ValueError(
+            f"ratio={method!r} gives importance weights; use method='importance', or 'kulsif'"
+        )
+    return Ratio(method, model.kernel_z_, doubled(model.Z_), model.prior_ridge_)
+
+
+@dataclass(frozen=True, eq=False)
 class Moves:
     """Prediction by sampling: points that stand for a belief are moved (KMCF16 Alg. 4)."""
 
@@ -90,6 +126,9 @@ class Moves:
     method: Resampling = "herding"
     ratio: Ratio | None = None  # another estimate of the weights on the training states
     literal: bool = False  # weights as they come
+    # Where features are from that others hold: files keep these instead.
+    ends: Points = None  # (n, ...), the training states moved once
+    eta: float | None = None  # the ridge of ``to_prior``
 
     def weigh(self, points: Points, weights: Array | None = None) -> Array | None:
         """Weights (n,) on the training states of a sample; None if it is far from all of them."""
