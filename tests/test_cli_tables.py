@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -402,6 +403,44 @@ def test_bad_use(pairs, tmp_path, capsys):
     assert "whole number" in failing(capsys, *asked, "--rounds", "many")
     assert "two tables" in failing(capsys, "test", train)
     assert "between 0 and 1" in failing(capsys, "posterior", train, "--level", "90")
+
+
+def closed(*argv):
+    """Run a command whose reader has gone away: exit code, and what it says about it."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "kernelbayes", *argv]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("rows", [5, 5000])  # less and more than a buffer holds
+def test_a_reader_may_leave_early(rows, pairs, tmp_path):
+    """As ``head`` does: no word about it, and the page is written all the same."""
+    train, _, x, z = pairs
+    kb.save(
+        {"model": kb.KernelBayesRule(rng=0).fit(x, z), "columns": {"x": ["a", "b"], "z": ["z"]}},
+        tmp_path / "model.kb",
+    )
+    many = np.resize(x, (rows, 2))
+    new = written(tmp_path / "many.csv", a=many[:, 0], b=many[:, 1])
+    page = tmp_path / "page.html"
+    model = ("--model", str(tmp_path / "model.kb"))
+    assert closed("posterior", *model, "--new", new, "--report", str(page), "--quiet") == (0, "")
+    assert "</html>" in page.read_text()
+    assert closed("test", train, "--x", "a", "--y", "b") == (0, "")
+    assert closed("reproduce") == closed("--help") == (0, "")
+
+
+def test_a_full_disk_is_one_line(pairs, capsys, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    line = failing(capsys, "test", pairs[0], "--x", "a", "--y", "b")
+    assert "No space left" in line
 
 
 @pytest.mark.parametrize("command", ["posterior", "filter", "infer", "test", "drift", "demo"])

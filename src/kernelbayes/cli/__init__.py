@@ -4,6 +4,8 @@ Results go to standard output or to ``--out``, progress and warnings to standard
 ends with exit code 2 and one line on standard error that says what was wrong.
 """
 
+import contextlib
+import os
 import shlex
 import sys
 import warnings
@@ -19,7 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         words = sys.argv[1:] if argv is None else list(argv)
-        arguments = parser.parse_args(words)
+        try:
+            arguments = parser.parse_args(words)
+        except SystemExit:  # after --help or --version
+            sys.stdout.flush()
+            raise
         arguments.told = shlex.join(["kernelbayes", *words])
         if arguments.command is None:
             parser.print_help()
@@ -29,14 +35,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             if getattr(arguments, "quiet", False):
                 warnings.simplefilter("ignore")
             code = arguments.run(arguments)
-    except (InputError, ValueError, TypeError, ImportError) as error:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # who read the result has left, as ``head`` does
+        with contextlib.suppress(OSError):  # what is still to be written goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (InputError, ValueError, TypeError, ImportError, OSError) as error:
         line = " ".join(str(error).split())
         print(f"kernelbayes: error: {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return 0
     return code or 0
 
 

@@ -48,8 +48,8 @@ def _posterior(arguments: argparse.Namespace) -> None:
     found = model.posterior(new)
     table = common.table_of(found, columns["z"], arguments.level)
     trust = {"support": to_numpy(found.diagnostics.support), "ess": to_numpy(found.ess)}
-    sheets.write({**table, **trust}, arguments.out)
     common.page_of(arguments, model, columns, found, lambda: calibrate(model))
+    sheets.write({**table, **trust}, arguments.out)
 
 
 def fitted_rule(arguments: argparse.Namespace) -> tuple[KernelBayesRule, dict[str, Any]]:
@@ -197,11 +197,11 @@ def _test(arguments: argparse.Namespace) -> None:
     else:
         raise InputError("two tables are needed, or one with --x COLUMNS and --y COLUMNS")
     found = {"statistic": float(result.statistic), "pvalue": float(result.pvalue)}
-    sheets.write_json({"test": name, **found}, arguments.out)
     data = {"tables": ", ".join(map(str, arguments.tables))}
     for title in ("x", "y", "given"):
         data |= {title: ", ".join(getattr(arguments, title))} if getattr(arguments, title) else {}
     common.page(arguments, result, data)
+    sheets.write_json({"test": name, **found}, arguments.out)
 
 
 def add_drift(commands: Any) -> None:
@@ -227,8 +227,8 @@ def _drift(arguments: argparse.Namespace) -> None:
     tables = [sheets.chosen(sheet, columns, path) for sheet, path in zip(read, paths, strict=True)]
     report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
     rows = report.columns
-    sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
     common.page(arguments, report, {"before": arguments.before, "after": arguments.after})
+    sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
     if not arguments.quiet:
         print(report.verdict, file=sys.stderr)
 

@@ -41,9 +41,9 @@ def _tune(arguments: argparse.Namespace) -> None:
     keep(arguments, model, columns)
     titles = dict.fromkeys(title for row in model.tuning_ for title in row)
     table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
-    sheets.write(table, arguments.out)
     data = {"training table": arguments.data, "observed": ", ".join(arguments.x)}
     page(arguments, model, {**data, "hidden": ", ".join(arguments.z), "prior": arguments.prior})
+    sheets.write(table, arguments.out)
 
 
 def _cell(value: Any) -> Any:

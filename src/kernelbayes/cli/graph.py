@@ -55,12 +55,12 @@ def _graph(arguments: argparse.Namespace) -> None:
             found |= {name + end: np.where(empty, values, given) for end, values in columns.items()}
         else:
             found[name] = np.where(empty, np.asarray(belief.mode()).ravel(), given)
-    sheets.write(found, arguments.out)
     holes = [name for name, given in new.items() if any(_empty(given))]
     if arguments.report is not None:
         asked = model.query(holes or list(new), evidence=new)
         data = {"table": arguments.data, "filled": path, "rows": len(next(iter(new.values())))}
         page(arguments, asked, data, model=model, level=arguments.level)
+    sheets.write(found, arguments.out)
 
 
 def _empty(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

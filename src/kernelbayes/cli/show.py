@@ -42,6 +42,8 @@ def _demo(arguments: argparse.Namespace) -> None:
     try:
         for line in demo(out, arguments.seed, arguments.report):
             print(line, flush=True)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
 

@@ -44,6 +44,8 @@ def add_filter(commands: Any) -> None:
 def _filter(arguments: argparse.Namespace) -> None:
     if arguments.follow and (arguments.smooth or arguments.new is not None):
         raise InputError("--follow reads standard input; it goes with neither --new nor --smooth")
+    if arguments.follow and arguments.out is not None:
+        raise InputError("--follow writes beliefs as they come to standard output, not to --out")
     if arguments.serve is not None and not arguments.follow:
         raise InputError("--serve shows a belief as it moves: it goes with --follow")
     if arguments.follow and arguments.report is not None:
@@ -74,10 +76,10 @@ def _filter(arguments: argparse.Namespace) -> None:
         label = {} if arguments.sequence is None else {arguments.sequence: part[arguments.sequence]}
         tables.append({**label, **_table(found, columns["z"], arguments.level)})
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
-    sheets.write(joined, arguments.out)
     found = beliefs[0] if len(beliefs) == 1 else beliefs
     held_out, smooth = beliefs[0].calibration, arguments.smooth
     page_of(arguments, model, columns, found, lambda: held_out or model.calibrate(smooth=smooth))
+    sheets.write(joined, arguments.out)
 
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
