@@ -42,7 +42,7 @@ def containers(values, frames=True):
     kept += [read_only, np.ma.masked_array(values), values.astype(object)]
     small = values.ndim == 2 and values.shape[1] <= len(NAMES)
     if frames and small and values.dtype.kind == "f":
-        columns = columns_of(values)
+        columns = columns_of(values.astype(values.dtype.newbyteorder("=")))  # polars 1.34 reads it
         kept += [pd.DataFrame(columns), pl.DataFrame(columns)]
         kept.append(pd.DataFrame(columns).astype("Float64"))
     return kept
