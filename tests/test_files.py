@@ -262,7 +262,7 @@ def test_what_takes_long_to_compute_is_stored(tmp_path, monkeypatch):
     model = kb.KernelBayesFilter(rng=0, **FIRST_ORDER).fit(X, Z)
     kb.save(model, tmp_path / "short.kb")
     with monkeypatch.context() as patch:
-        patch.setattr(derived, "MOST_WORK", 100.0)
+        patch.setattr(derived, "WORK_AGAIN", 100.0)
         kb.save(model, tmp_path / "long.kb")
         with pytest.raises(ValueError, match="do not fit together"):
             kb.load(tmp_path / "short.kb")

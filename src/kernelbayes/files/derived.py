@@ -16,7 +16,7 @@ from kernelbayes.types import Array
 
 State = dict[str, Any]
 # Operations, about a second, up to which an array is computed again instead of stored.
-MOST_WORK = 1e10
+WORK_AGAIN = 1e10
 
 
 def left_out(cls: type, state: State) -> list[str]:
@@ -24,7 +24,7 @@ def left_out(cls: type, state: State) -> list[str]:
     found = []
     for name, work, make in _recipes(cls, state):
         known = state[name]
-        if isinstance(known, np.ndarray) and work <= MOST_WORK:
+        if isinstance(known, np.ndarray) and work <= WORK_AGAIN:
             with quiet():  # said when the model was fitted
                 again = make()
             if (again.dtype, again.strides) == (known.dtype, known.strides):
@@ -36,7 +36,7 @@ def completed(cls: type, state: State) -> State:
     """Return the state of an object with the arrays that were left out of its file."""
     for name, work, make in _recipes(cls, state):
         if name not in state:
-            if work > MOST_WORK:
+            if work > WORK_AGAIN:
                 raise ValueError(f"{name} is never left out at this size")
             with quiet():
                 state[name] = make()
