@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import like, to_numpy
+from kernelbayes.arrays import like, namespace, to_numpy
 from kernelbayes.filters.model import Observations, needs_filling, observation_gram
 from kernelbayes.filters.sequences import point_at
 from kernelbayes.gram import Dense, Gram, LowRank
@@ -23,7 +23,7 @@ from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, loo, ridge_grid
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, take_columns
-from kernelbayes.types import Bools, Points, PointsLike
+from kernelbayes.types import Array, Bools, Points, PointsLike
 
 # Patterns of missing coordinates whose Gram matrices are kept: all of six sensors that fail one by
 # one or together, as long as they have no more entries than this in all (a quarter of a gigabyte).
@@ -104,6 +104,14 @@ def complete(sequences: list[Points]) -> bool:
     return all(vectors) and all(X.ndim <= 2 and bool(np.isfinite(X).all()) for X in sequences)
 
 
+def has_holes(X: Array) -> bool:
+    """Whether numbers are missing; a tensor is asked on its device."""
+    if isinstance(X, np.ndarray):
+        return X.dtype.kind == "f" and bool(np.isnan(X).any())
+    xp = namespace(X)
+    return xp.isdtype(X.dtype, "real floating") and bool(xp.any(xp.isnan(X)))
+
+
 def split_missing(X: Points) -> tuple[Points, Bools | None]:
     """Training observations with holes filled by column means, and where the holes were not.
 
@@ -112,12 +120,10 @@ def split_missing(X: Points) -> tuple[Points, Bools | None]:
     """
     if isinstance(X, Mapping) or not is_array_api_obj(X):
         return X, None
+    if not has_holes(X):
+        return X, None
     values = to_numpy(X)
-    if values.dtype.kind != "f":
-        return X, None
     known = ~np.isnan(values)
-    if known.all():
-        return X, None
     if not known.reshape(count(X), -1).any(axis=0).all():
         raise ValueError("a coordinate of X is missing in every training observation; drop it")
     means = np.nanmean(values, axis=0, dtype=np.float64)
@@ -135,6 +141,9 @@ def missing_mask(x: PointsLike) -> Bools | None:
         return np.array([not _blank(part) for part in x.values()])
     if isinstance(x, str) or not (is_array_api_obj(x) or isinstance(x, float)):
         return None
+    host = isinstance(x, np.ndarray | np.generic | float)
+    if not host and namespace(x).isdtype(x.dtype, "real floating") and not has_holes(x):
+        return np.ones(tuple(x.shape) or 1, dtype=bool)
     values = to_numpy(x)
     if values.dtype.kind != "f":
         return None

@@ -36,12 +36,15 @@ from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import (
     as_doubles,
+    like,
     namespace,
     narrowed,
     row_blocks,
     to_float,
+    to_numpy,
     total,
     weighted_sum,
+    widened,
 )
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram.loo import loo_subset
@@ -87,22 +90,22 @@ def usual_support(kernel: Kernel, X: Points) -> float:
     """Similarity to the nearest other point (landmark) that 99 % of a training sample reach."""
     chosen, others, exact = loo_subset(count(X), SUPPORT_POINTS), kernel.anchors(X), kernel.exact
     norms, sizes = (_norms(exact, points) for points in (take(X, chosen), others))
-    near = np.empty(len(chosen))
+    near, every = np.empty(len(chosen)), np.arange(len(sizes))
     for rows in row_blocks(len(chosen), len(sizes)):
-        K = np.abs(as_doubles(exact(take(X, chosen[rows]), others))) / sizes
-        K /= norms[rows, None]
-        if others is X:
-            K[np.arange(len(K)), chosen[rows]] = 0.0
-        else:  # a landmark is not its own neighbour
-            K[K >= 1.0 - SAME] = 0.0
-        near[rows] = K.max(axis=1)
+        K = widened(exact(take(X, chosen[rows]), others))
+        xp = namespace(K)
+        K = xp.abs(K) / sizes / norms[rows, None]
+        # A point is not its own neighbour, and neither is a landmark.
+        own = K >= 1.0 - SAME if others is not X else like(chosen[rows, None] == every, K) > 0.5
+        near[rows] = to_numpy(xp.max(xp.where(own, 0.0 * K, K), axis=1))
     return float(np.quantile(near, OUTLYING))
 
 
-def _norms(kernel: Kernel, points: Points) -> Floats:
+def _norms(kernel: Kernel, points: Points) -> Array:
     """Norms (n,) in the RKHS, one where they are zero."""
-    values = np.sqrt(as_doubles(kernel.diag(points)))
-    return np.where(values > 0.0, values, 1.0)
+    values = widened(kernel.diag(points))
+    xp = namespace(values)
+    return xp.where(values > 0.0, xp.sqrt(values), xp.ones_like(values))
 
 
 # --- mass -----------------------------------------------------------------------------------------
