@@ -1,7 +1,7 @@
 """Run all benchmarks, or those named: ``python benchmarks/run.py [gram features ...]``.
 
-Each prints its table, the BLAS threads it used, and PASS or FAIL against its bar; the exit code
-is 1 if any bar was missed.
+Each prints its table, the BLAS threads it used, and PASS or FAIL against its bar; a summary of all
+bars comes last. The exit code is 1 if any bar was missed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import importlib
 import sys
 import time
 from pathlib import Path
+
+from timing import VERDICTS
 
 NAMES = sorted(p.stem.removeprefix("bench_") for p in Path(__file__).parent.glob("bench_*.py"))
 
@@ -29,6 +31,8 @@ def main() -> int:
         start = time.perf_counter()
         passed &= module.main()
         print(f"      ({time.perf_counter() - start:.0f} s)")
+    print(f"\n== {sum(v.startswith('PASS') for v in VERDICTS)} of {len(VERDICTS)} bars hold")
+    print(*VERDICTS, sep="\n")
     return 0 if passed else 1
 
 

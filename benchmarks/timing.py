@@ -38,7 +38,11 @@ def threads() -> str:
     return "BLAS threads: " + ", ".join(found)
 
 
+VERDICTS: list[str] = []  # of all benchmarks that were run
+
+
 def verdict(what: str, passed: bool) -> bool:
-    """Print PASS or FAIL with the bar, and hand the result on."""
-    print(f"{'PASS' if passed else 'FAIL'}  {what}")
+    """Print PASS or FAIL with the bar, keep it for the summary, and hand the result on."""
+    VERDICTS.append(f"{'PASS' if passed else 'FAIL'}  {what}")
+    print(VERDICTS[-1])
     return passed

@@ -21,6 +21,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -28,7 +29,7 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import as_array, as_doubles, row_blocks
 from kernelbayes.gram import LowRank
 from kernelbayes.gram.factored import Moments
-from kernelbayes.gram.lapack import whitening
+from kernelbayes.gram.lapack import LinAlgError, solve_positive, whitening
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge, scale_rows
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import concatenate, count, in_order, numeric_values, sum_over_rows, take
@@ -250,12 +251,23 @@ class PairSums:
         if not mass > 0.0:
             return 0.0 * gamma, False
         beta, q = beta / mass, len(column)
-        C = np.zeros((q, q))
-        C[np.tril_indices(q)] = self.square @ beta
-        C += np.tril(C, -1).T
-        A, b = (C, column) if plain is not None else (C @ C, C @ column)
-        R, found = factor_with_ridge(A, ridge if plain is None else plain, quiet=True)
-        return self.write @ ((self.cross @ beta) @ cho_solve(R, b)), found.rescues > 0
+        C = (self.square @ beta)[self._places]
+        A, b, ridge = (C @ C, C @ column, ridge) if plain is None else (C, column, plain)
+        under = (self.cross @ beta).reshape(-1, q)
+        try:
+            return self.write @ (under @ solve_positive(A + ridge * np.eye(q), b)), False
+        except LinAlgError:
+            R, _ = factor_with_ridge(A, ridge, quiet=True)
+            return self.write @ (under @ cho_solve(R, b)), True
+
+    @cached_property
+    def _places(self) -> Ints:
+        """Where the entries of a symmetric matrix (q, q) stand in its lower triangle."""
+        q = self.cross.shape[1]
+        found = np.zeros((q, q), dtype=int)
+        i, j = np.tril_indices(q)
+        found[i, j] = found[j, i] = np.arange(len(i))
+        return found
 
 
 def _matched(F: Floats, A: Floats, weights: Floats, sums: Floats) -> Floats:
