@@ -70,7 +70,7 @@ class Matern(Radial, Stationary):
             return (1.0 + r + r * r / 3.0) * xp.exp(-r)
         if not isinstance(E, np.ndarray):
             raise TypeError(f"Matern with nu={self.nu:g} is for NumPy; use nu 0.5, 1.5 or 2.5")
-        return self._bessel(r)
+        return self._bessel(r).astype(E.dtype, copy=False)
 
     def _bessel(self, r: Floats) -> Floats:
         # K_nu(r) = kve(nu, r) exp(-r); in logarithms, so that neither factor overflows. The kernel
