@@ -82,9 +82,8 @@ def ci_test(
     kernel_z = default_kernel(Z, "Z") if kernel_z is None else kernel_z
     Z = own(kernel_z.points(Z, "Z"), Z)
     candidates = Candidate.family(kernel_z, Z)
-    x, y = (
-        left_over(k, P, name, candidates) for k, P, name in ((kernel_x, X, "X"), (kernel_y, Y, "Y"))
-    )
+    variables = (kernel_x, X, "X"), (kernel_y, Y, "Y")
+    x, y = (left_over(*one, candidates) for one in variables)
     if all(v.how.get("location", v.how["features"])["noiseless"] for v in (x, y)):
         warn(
             "z determines both X and Y up to the error of the regressions, which is then all that "

@@ -228,9 +228,7 @@ class Pairs(Problem):
         x, y = self.variables
         variables = (x, y), (x, x), (y, y)
         if self.weighted:
-            (value, error), (own_x, _), (own_y, _) = (
-                pairs.hollow_form(*pair) for pair in variables
-            )
+            (value, error), (own_x, _), (own_y, _) = (pairs.hollow_form(*p) for p in variables)
             spread = math.sqrt(max(0.0, own_x * own_y))
             return Estimate(value, spread, error, error / max(spread, np.finfo(float).tiny))
         found = [pairs.left_out(*pair) for pair in variables]

@@ -127,9 +127,7 @@ def block(problem: Problem, options: Options) -> Outcome:
     size = max(problem.least, min(math.isqrt(n), MOST_IN_BLOCK)) if size is None else size
     size = integer(size, "block_size", problem.least)
     if n < 2 * size:
-        raise ValueError(
-            f"{n} points make fewer than two blocks of {size}; use method='permutation'"
-        )
+        raise ValueError(f"{n} points make no two blocks of {size}; use method='permutation'")
     q = n // size
     orders = [rng.permutation(n)[: n // q * q].reshape(q, -1) for n in sizes]
     total, values, own = np.zeros(1 + options.permutations), [], []

@@ -261,15 +261,14 @@ def finish(
     if is_constant(found.statistic, found.null, found.scale):
         warn(f"{problem.constant}: every permutation has the same statistic, so the p-value is 1")
     p = pvalue(found.statistic, found.null, found.scale) if found.pvalue is None else found.pvalue
+    power = found.estimate.power(found.statistic, found.null, options.alpha, found.scale)
     return KernelTestResult(
         statistic=found.statistic,
         pvalue=p,
         null=found.null,
         kernel=problem.named,
         effect=found.estimate.effect(found.scale, problem.most),
-        power_estimate=found.estimate.power(
-            found.statistic, found.null, options.alpha, found.scale
-        ),
+        power_estimate=power,
         alpha=options.alpha,
         test=problem.test,
         method=options.method,

@@ -95,9 +95,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         self.X_ = self.kernel_x_.points(X, "X")
         self.X_, self.Z_ = (own(self.X_, X), own(self.Z_, Z)) if copy else (self.X_, self.Z_)
         if count(self.X_) != count(self.Z_):
-            raise ValueError(
-                f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)} points"
-            )
+            raise ValueError(f"X and Z must be pairs, got {count(self.X_)} and {count(self.Z_)}")
         x, z = (take(points, slice(0, 1)) for points in (self.X_, self.Z_))
         namespace(self.kernel_x_.diag(x), self.kernel_z_.diag(z))  # arrays of one library
         return known
@@ -325,9 +323,8 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
     if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
         names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
     observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
-    beliefs = Forecast.of(
-        model.Z_, xp.stack(states, axis=0), model.kernel_z_, model.names_z_, infos
-    )
+    W = xp.stack(states, axis=0)
+    beliefs = Forecast.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
     return replace(beliefs, observations=observations)
 
 

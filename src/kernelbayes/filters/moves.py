@@ -260,7 +260,6 @@ def try_out(mover: Mover, Z: Points, controls: Points | None) -> Points:
         return mover(Z, None, 1, "learn")
     n, some = count(Z), min(EXAMPLES, count(controls), count(Z))
     rows = [np.arange(j, n, some) for j in range(some)]
-    moved = [
-        mover(take(Z, index), take(controls, [j])[0], 1, "learn") for j, index in enumerate(rows)
-    ]
+    each = ((take(Z, index), take(controls, [j])[0]) for j, index in enumerate(rows))
+    moved = [mover(*one, 1, "learn") for one in each]
     return take(reduce(concatenate, moved), np.argsort(np.concatenate(rows)))

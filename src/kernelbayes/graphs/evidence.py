@@ -90,9 +90,7 @@ def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
     if evidence is None:
         return {}
     if frame_kind(evidence) != "DataFrame" and not isinstance(evidence, Mapping):
-        raise TypeError(
-            f"evidence must be a mapping from nodes to values, got {type(evidence).__name__}"
-        )
+        raise TypeError(f"evidence must be a mapping from nodes, got {type(evidence).__name__}")
     found, numbers = {}, defaultdict(list)
     for node in evidence:
         check_node(learned, node, "evidence")

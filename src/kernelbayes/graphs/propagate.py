@@ -291,9 +291,8 @@ class Propagation:
 
     def _residual(self, most: int, tolerance: float) -> None:
         """Update the message that would change most, one at a time (Elidan et al. 2006)."""
-        leaving = {
-            int(s): self.live[self.source[self.live] == s] for s in set(self.source[self.live])
-        }
+        sources = self.source[self.live]
+        leaving = {int(s): self.live[sources == s] for s in set(sources)}
         waiting: dict[int, Floats] = {}
         residual = np.zeros(len(self.target))
 

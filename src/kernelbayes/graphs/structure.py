@@ -68,9 +68,7 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
             )
         nodes, edges = list(graph.nodes), list(graph.edges)
     elif isinstance(graph, str):
-        raise ValueError(
-            f'graph must be a list of edges, a networkx graph or "tree", got {graph!r}'
-        )
+        raise ValueError(f'graph must be edges, a networkx graph or "tree", got {graph!r}')
     else:
         edges = list(graph)
     edges = [_edge(edge) for edge in edges]
@@ -82,9 +80,7 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
     for name, group in groups.items():
         for edge in map(_edge, group):
             if _key(edge) not in owner:
-                raise ValueError(
-                    f"template {name!r} has the edge {edge!r}, which the graph has not"
-                )
+                raise ValueError(f"{edge!r} of template {name!r} is no edge of the graph")
             if _key(edge) in template:
                 raise ValueError(f"the edge {edge!r} is in two templates; it can follow one")
             owner[_key(edge)] = edge  # a template says which end is the first

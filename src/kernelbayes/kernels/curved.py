@@ -65,9 +65,8 @@ class Periodic(_Curved):
         if isinstance(self.period, tuple) and len(self.period) != X.shape[1]:
             raise ValueError(f"{len(self.period)} periods for {X.shape[1]} dimensions")
         angle = X * (2.0 * math.pi / like(self.period, X))
-        return xp.concat(
-            [self._in_bandwidths(xp.cos(angle)), self._in_bandwidths(xp.sin(angle))], axis=1
-        )
+        parts = [self._in_bandwidths(part) for part in (xp.cos(angle), xp.sin(angle))]
+        return xp.concat(parts, axis=1)
 
     def periods(self, d: int) -> tuple[float | None, ...]:
         """Period of each of d coordinates."""

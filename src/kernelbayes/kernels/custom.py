@@ -64,9 +64,7 @@ class Custom(Kernel):
         G = as_floats(self.function(X, Y), "the Gram matrix of Custom")
         expected = (count(X), count(Y))
         if tuple(G.shape) != expected:
-            raise ValueError(
-                f"Custom's function must return shape {expected}, got {tuple(G.shape)}"
-            )
+            raise ValueError(f"Custom's function must return shape {expected}, got {G.shape}")
         return G.copy() if isinstance(G, np.ndarray) else G  # it may be the user's own matrix
 
     def _diag(self, X: Points) -> Array:

@@ -56,9 +56,7 @@ class Parts(Combined):
             raise ValueError("Parts needs at least one part")
         for key, kernel in pairs:
             if not isinstance(key, str | int | slice | range | tuple) or key == ():
-                raise TypeError(
-                    f"a part is a name, number, range, slice or tuple of these, got {key!r}"
-                )
+                raise TypeError(f"a part is a name, number, range, slice or tuple, got {key!r}")
             if not isinstance(kernel, Kernel):
                 raise TypeError(f"part {key!r} needs a kernel, got {type(kernel).__name__}")
         object.__setattr__(self, "parts", pairs)
@@ -81,9 +79,7 @@ class Parts(Combined):
         if not self.is_curved:
             return super().mean_of(points, weights)
         if isinstance(points, Mapping):
-            return {
-                key: kernel.mean_of(self.part(points, key), weights) for key, kernel in self.parts
-            }
+            return {key: k.mean_of(self.part(points, key), weights) for key, k in self.parts}
         columns = np.arange(points.shape[1], dtype=float)[None, :]
         result = to_numpy(weighted_sum(weights, points)).copy()
         for key, kernel in self.parts:

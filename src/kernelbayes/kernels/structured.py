@@ -245,9 +245,8 @@ class SpatialPyramid(Kernel):
         row = np.arange(height) * finest // height
         column = np.arange(width) * finest // width
         cell = (row[:, None] * finest + column[None, :])[None, :, :, None]
-        index = ((np.arange(n)[:, None, None, None] * finest**2 + cell) * channels) + np.arange(
-            channels
-        )
+        image = np.arange(n)[:, None, None, None]
+        index = (image * finest**2 + cell) * channels + np.arange(channels)
         H = np.bincount(
             (index * self.bins + codes).ravel(), minlength=n * finest**2 * channels * self.bins
         ).reshape(n, finest, finest, channels * self.bins)
@@ -291,9 +290,7 @@ class Spectrum(Kernel):
 
     def _points(self, X: PointsLike, name: str) -> Points:
         if isinstance(X, str):
-            raise TypeError(
-                f"{name} must be a sequence of strings, got one string: wrap it in a list"
-            )
+            raise TypeError(f"{name} must be a sequence of strings, got one: wrap it in a list")
         if is_frame(X) or isinstance(X, Mapping):
             X = as_array(X, name)
             if X.ndim > 1 and X.shape[1] != 1:

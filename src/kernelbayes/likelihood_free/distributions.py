@@ -155,9 +155,8 @@ def joint_density(parts: tuple[Component, ...]) -> LogDensity:
         known = type(getattr(stats, getattr(family, "name", ""), None))  # not a user's of that name
         key = (known, len(dist.args), *sorted(dist.kwds)) if family and type(family) is known else j
         groups.setdefault(key, []).append(j)
-    columns_of = np.split(
-        np.arange(sum(p.width for p in parts)), np.cumsum([p.width for p in parts])
-    )
+    ends = np.cumsum([part.width for part in parts])
+    columns_of = np.split(np.arange(ends[-1]), ends)
     logs: list[tuple[Ints, Any]] = []
     for group in groups.values():
         part, columns = parts[group[0]], np.concatenate([columns_of[j] for j in group])

@@ -241,9 +241,8 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         task = learner.task
         if prior_share > 0:
             points = np.vstack([points, task.P])
-            weights = np.append(
-                (1.0 - prior_share) * weights, prior_share * learner.inverse.weights
-            )
+            shares = (1.0 - prior_share) * weights, prior_share * learner.inverse.weights
+            weights = np.concatenate(shares)
             how = None  # that of a posterior much narrower than this one
         if self.variant_.kind != "likelihood":
             low, high = task.P.min(axis=0), task.P.max(axis=0)

@@ -156,9 +156,8 @@ def on_pairs(
     truth, data, names = _pairs(model, prior, simulator, theta, x, how)
     m, n = integer(n_draws, "n_draws"), len(truth)
     seeds = np.random.SeedSequence([int(w) for w in rng.integers(2**32, size=4)]).spawn(n)
-    tasks = [
-        (model, *pair, m, seed, density) for *pair, seed in zip(truth, data, seeds, strict=True)
-    ]
+    pairs = zip(truth, data, seeds, strict=True)
+    tasks = [(model, *pair, m, seed, density) for *pair, seed in pairs]
     results, warned = [], []
     with progress_bar(n, "posteriors", progress) as bar:
         for result, messages in _mapped(tasks, n_jobs):
@@ -248,9 +247,7 @@ def _ask(
     posterior = given(x)
     drawn = draws_of(posterior, m, np.random.default_rng(seed))
     if drawn.shape[1] != len(theta):
-        raise ValueError(
-            f"posteriors are over {drawn.shape[1]} parameters, the truth has {len(theta)}"
-        )
+        raise ValueError(f"posteriors have {drawn.shape[1]} parameters, the truth has {len(theta)}")
     log_density: Any = getattr(posterior, "log_density", None)
     if density is None:
         density = callable(log_density)

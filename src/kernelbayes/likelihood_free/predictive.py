@@ -79,9 +79,8 @@ class PredictiveCheck(Check):
     @property
     def table(self) -> Table:
         """Observation, beside the median of the simulations, column by column and together."""
-        found = zip(
-            self.names, self.observed, np.median(self.values, axis=0), self.pvalues, strict=True
-        )
+        middles = np.median(self.values, axis=0)
+        found = zip(self.names, self.observed, middles, self.pvalues, strict=True)
         rows = [row("observed", name, value, middle, p) for name, value, middle, p in found]
         return Table([*rows, row("observed", "all columns", np.nan, None, self.pvalue)])
 

@@ -94,9 +94,7 @@ class Prior:
         n, rng = integer(n, "the number of draws"), as_generator(rng)
         theta = np.concatenate([part.draw(n, rng) for part in self.components], axis=1)
         if theta.shape[1] != self.dim:
-            raise ValueError(
-                f"the prior drew {theta.shape[1]} parameters where it drew {self.dim} before"
-            )
+            raise ValueError(f"the prior drew {theta.shape[1]} parameters, and {self.dim} before")
         if not np.all(np.isfinite(theta)):
             raise ValueError("the prior drew NaN or infinite parameters")
         inside = np.clip(theta, self.low, self.high)
@@ -186,9 +184,8 @@ class Prior:
                 "scipy.stats distributions"
             )
         parts = np.split(values, self._edges, axis=1)
-        return np.concatenate(
-            [getattr(part, name)(v) for part, v in zip(self.components, parts, strict=True)], axis=1
-        )
+        pairs = zip(self.components, parts, strict=True)
+        return np.concatenate([getattr(part, name)(v) for part, v in pairs], axis=1)
 
     def __repr__(self) -> str:
         names = self.names or tuple(f"theta[{j}]" for j in range(self.dim))

@@ -103,10 +103,8 @@ class RankCheck(Check):
         """In words."""
         if self.calibrated:
             return f"calibrated: nothing to see in {len(self.ranks)} simulations"
-        found = [
-            f"{name} is {word}" for name, word in self.verdicts.items() if word != "calibrated"
-        ]
-        return "; ".join(found)
+        faults = {name: word for name, word in self.verdicts.items() if word != "calibrated"}
+        return "; ".join(f"{name} is {word}" for name, word in faults.items())
 
     @property
     def table(self) -> Table:

@@ -125,9 +125,8 @@ def plot_recovery(result: RecoveryCheck, axes: Axes = None) -> Axes:
 def plot_told(result: ClassifierCheck, ax: Axes = None) -> Axes:
     """Histograms of the probabilities that a classifier gave two samples."""
     ax = subplots(width=6.0, height=3.6) if ax is None else ax
-    for part, colour, label in zip(
-        np.split(result.probabilities, 2), (FIRST, SECOND), ("first", "second"), strict=True
-    ):
+    halves = np.split(result.probabilities, 2)
+    for part, colour, label in zip(halves, (FIRST, SECOND), ("first", "second"), strict=True):
         ax.hist(part, np.linspace(0, 1, 26), color=colour, alpha=0.5, label=f"{label} sample")
     ax.set(xlabel="probability of the second sample", title=f"C2ST {result.accuracy:.3f}")
     ax.legend(frameon=False)

@@ -95,9 +95,7 @@ class Journal:
         if self.parameter_names != plan.names:
             self._refuse(f"of the parameters {self.parameter_names}, here are {plan.names}")
         if self.entropy != plan.entropy:
-            self._refuse(
-                "made with other random numbers", ", the same rng, or rng=None to go on with it"
-            )
+            self._refuse("made with other random numbers", ", the same rng, or rng=None to go on")
         numbers: Ints = np.array([i for i in sorted(self.theta) if i < plan.n], dtype=int)
         theta = np.array([self.theta[i] for i in numbers]).reshape(-1, d)
         wrong = np.flatnonzero(np.any(plan.theta(numbers) != theta, axis=1))
@@ -201,9 +199,7 @@ def _alone(file: BinaryIO) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise ValueError(f"{file.name} is being written by another run; give each its own") from (
-            error
-        )
+        raise ValueError(f"another run writes to {file.name}; give each its own") from error
 
 
 def _checksum(kind: bytes, content: bytes) -> int:

@@ -169,9 +169,8 @@ def find_caller(
         return caller
     caller = inspect_simulator(simulator, theta, seed, summary, False, drop)
     if vectorized is None or (vectorized and summary is not None):
-        found = _tried(
-            pool, partial(_batches, simulator, summary, vectorized), theta, seed, timeout
-        )
+        look = partial(_batches, simulator, summary, vectorized)
+        found = _tried(pool, look, theta, seed, timeout)
         if not isinstance(found, Lost):
             caller = replace(caller, vectorized=found[0], batch_summary=found[1])
     elif vectorized:
@@ -198,9 +197,8 @@ def carry_out(
         for unit, found in _outputs(caller, plan.units(done, caller.vectorized), pool, timeout):
             theta, found = np.atleast_2d(unit.theta), by_key(found, journal.names)
             if not caller.drop:
-                shape = shape or next(
-                    (r.shape for r in found.rows if not isinstance(r, Failed)), ()
-                )
+                shapes = (row.shape for row in found.rows if not isinstance(row, Failed))
+                shape = shape or next(shapes, ())
                 _raise_if_failed(journal, unit, found, shape)
             with undisturbed():
                 journal.add(unit.first, theta, found)

@@ -192,9 +192,7 @@ def as_observation(x: Output, summary: Summary | None, like: Simulations) -> Flo
     if row.shape == (1, *like.x.shape[1:]):
         row = row[0]
     if row.shape != like.x.shape[1:]:
-        raise ValueError(
-            f"x_observed has shape {row.shape}, one simulation has shape {like.x.shape[1:]}"
-        )
+        raise ValueError(f"x_observed has shape {row.shape}, one simulation {like.x.shape[1:]}")
     if not np.all(np.isfinite(row)):
         raise ValueError("x_observed has NaN or infinite entries")
     return row
