@@ -1,8 +1,9 @@
 """A building and what a camera in it sees: a ray caster in NumPy.
 
 The plan is a corridor between two rows of three rooms. Its walls are straight, upright and painted
-in plain colours. A ray finds the nearest wall; the wall's distance says how much of a column of
-the image it fills, and how dark it looks. Above it is the ceiling, below it the floor.
+in plain colours; towards the corridor they have a tint of the room's. A ray finds the nearest wall;
+the wall's distance says how much of a column of the image it fills, and how dark it looks. Above it
+is the ceiling, below it the floor.
 
 Rooms a and f look the same from inside, turned by half a turn: one frame cannot tell them apart,
 only the way there can.
@@ -25,6 +26,7 @@ DOOR = 1.2
 HALF_A_WALL = 0.02
 BRICK, MOSS, SKY = (0.75, 0.35, 0.25), (0.35, 0.6, 0.3), (0.35, 0.55, 0.8)
 LILAC, SAND, PLASTER = (0.6, 0.45, 0.7), (0.85, 0.75, 0.4), (0.75, 0.75, 0.75)
+TINT = 0.5  # of a room's paint in the plaster of its wall towards the corridor
 ORANGE, TEAL = (0.95, 0.5, 0.05), (0.0, 0.45, 0.5)
 CEILING, FLOOR = (0.95, 0.95, 0.95), (0.4, 0.37, 0.34)
 
@@ -68,7 +70,8 @@ def walls() -> Plan:
             (left, inside, left, outside), (right, inside, right, outside),
         ]  # fmt: skip
         lines += room + beyond
-        colours += [paint] * len(room) + [PLASTER] * len(beyond)
+        tinted = tuple((1.0 - TINT) * np.array(PLASTER) + TINT * np.array(paint))
+        colours += [paint] * len(room) + [tinted] * len(beyond)
     lines += [(0.0, SOUTH, 0.0, NORTH), (WIDTH, SOUTH, WIDTH, NORTH)]
     colours += [ORANGE, TEAL]
     return Plan(np.array(lines).reshape(-1, 2, 2), np.array(colours))

@@ -5,9 +5,11 @@ each was taken; that is all it ever learns about cameras and walls. How far it r
 it turned since the last frame its wheels tell, not quite rightly. Then it is switched on in unknown
 places and tracks where it is from its frames and its wheels. Bandwidths, whether it sees pixels or
 learned features of them (if torch is there), and the number of nearest neighbours it is measured
-against, are chosen on the labelled frames. The building, the ridges and
-the scales to choose from were settled by hand while writing this, with an eye on test drives of
-seeds 0 to 5, 7, 100 and 101; other seeds were not looked at.
+against, are chosen on the labelled frames. The building, the ridges, the share of carried
+particles and the scales to choose from were settled by hand while writing this, with an eye on test
+drives of seeds 0 to 5, 7, 77, 100, 101, 3001 and 3002. On 20 starts of seeds 3003 and 3004, looked
+at once, the robot found itself after at most 4.2 metres, half of them within 1.4; one of the ten
+starts of seed 0, in one of the two rooms, takes 7.2.
 """
 
 import warnings
@@ -43,6 +45,9 @@ LEARNED = {"dim": 32, "epochs": 100, "rng": 0, "progress": False}  # features: s
 STATE_SCALE = 0.2  # bandwidth of states over the median distance
 RIDGE, STATE_RIDGE = 1.0, 1e-5
 PARTICLES = 500  # half as many as labelled frames, so that a step takes a fiftieth of a second
+# Share of the particles that go to any labelled place at a step: of two rooms that look the same
+# the filter may soon believe in one alone, and then something must be left of the other.
+CARRIED = 0.02
 BLUR = 0.25  # metres, bandwidth of the drawn densities: a step of the robot is at most 0.4
 PER_METRE = 8  # cells of their grid: half a bandwidth
 
@@ -145,7 +150,13 @@ def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
     """Fit a filter: labelled frames, in any order, say what places look like; moving is rolling."""
     X, Z = labelled.X, labelled.Z
     kernels = Gaussian.median(X, scale=scale), Gaussian.median(Z, scale=STATE_SCALE)
-    model = KernelMonteCarloFilter(roll, Z, *kernels, particles=PARTICLES, ridge=RIDGE,
+
+    def moved(z: Floats, rng: np.random.Generator, control: Floats | None = None) -> Floats:
+        found, carried = roll(z, rng, control), rng.random(len(z)) < CARRIED
+        found[carried] = Z[rng.integers(len(Z), size=int(carried.sum()))]
+        return found
+
+    model = KernelMonteCarloFilter(moved, Z, *kernels, particles=PARTICLES, ridge=RIDGE,
                                    prior_ridge=STATE_RIDGE, rng=0)  # fmt: skip
     return model.fit(X, Z, labelled.wheels[1:])
 
