@@ -90,8 +90,8 @@ def usual_support(kernel: Kernel, X: Points) -> float:
     """Similarity to the nearest other point (landmark) that 99 % of a training sample reach."""
     chosen, others, exact = loo_subset(count(X), SUPPORT_POINTS), kernel.anchors(X), kernel.exact
     norms, sizes = (_norms(exact, points) for points in (take(X, chosen), others))
-    near, every = np.empty(len(chosen)), np.arange(len(sizes))
-    for rows in row_blocks(len(chosen), len(sizes)):
+    near, every = np.empty(len(chosen)), np.arange(sizes.shape[0])
+    for rows in row_blocks(len(chosen), len(every)):
         K = widened(exact(take(X, chosen[rows]), others))
         xp = namespace(K)
         K = xp.abs(K) / sizes / norms[rows, None]
