@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.embedding import export
 
 matplotlib.use("Agg")
 DOCS = Path(__file__).parents[1] / "docs"
@@ -71,3 +72,16 @@ def test_the_code_of_a_page_runs(name, tmp_path, monkeypatch):
 def test_links_between_pages_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (DOCS / name).read_text("utf-8")):
         assert (DOCS / target).exists(), f"{name} links to {target}, which is not there"
+
+
+def test_the_table_of_thresholds_is_that_of_the_code():
+    page = (DOCS / "diagnostics.md").read_text()
+    rows = {line.split("|")[1].split()[0]: line for line in page.splitlines() if "| `" in line}
+    assert f"{export.GOOD_ESS:g} or more" in rows["`ess`"]
+    assert f"below {export.LEAST_ESS:g}:" in rows["`ess`"]
+    assert f"above {export.MOST_FILLED:g}:" in rows["`filled`"]
+    good, look = export.NEGATIVE
+    assert f"below {good:g} | above {look:g}:" in rows["`negative`"]
+    good, look = (f"{number:g}".replace("+0", "").replace("+", "") for number in export.CONDITION)
+    assert f"below {good}:" in rows["`condition`"]
+    assert f"above {look}:" in rows["`condition`"]

@@ -416,6 +416,7 @@ def test_trees_that_are_never_written(tree, good, tmp_path):
 
 def test_a_class_that_has_moved_within_its_package_is_found():
     assert class_named("kernels.warped.Warped") is kb.kernels.Warped  # it was there in 0.1.0.dev0
+    assert class_named("select.calibration.Calibration") is kb.Calibration  # in another package
     for name in ("graphs.warped.Warped", "kernels.warped.Bent", "os.path", "filters.Observed"):
         with pytest.raises(ValueError, match="values to unpack"):
             class_named(name)

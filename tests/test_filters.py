@@ -318,6 +318,12 @@ def test_smoothing_ends_with_the_filter_and_helps_before():
     assert errors[0] < 0.9 * errors[1]
 
 
+def test_smoothed_beliefs_tell_their_own_effective_sample_size(model):
+    for beliefs in (model.smooth(NEW), model.smooth(NEW, lag=3), model.filter(NEW)):
+        np.testing.assert_allclose(beliefs.info.ess, beliefs.ess)
+        np.testing.assert_allclose(beliefs.to_frame()["ess"], beliefs.ess)
+
+
 def test_lags_run_from_the_filter_to_the_smoother(model):
     X = NEW[:15].copy()
     X[6] = np.nan

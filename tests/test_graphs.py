@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import clone
 
 import kernelbayes as kb
+from kernelbayes.report.words import lights_of
 
 CHAIN = [("a", "b"), ("b", "c")]
 
@@ -565,4 +566,22 @@ def test_questions_to_all_beliefs_at_once():
     )
     table = beliefs.summary(0.8)
     assert [row["node"] for row in table] == list(beliefs)
+    assert beliefs.to_frame(0.8).shape == (len(table), len(table[0]))
     assert beliefs.ask("interval", 0.8)["b"].shape == (1, 2)
+
+
+def test_what_was_observed_is_not_called_few_points(rows, model):
+    """Alone, and in some cases of a batch; neither in summaries nor on a report page."""
+    first, second, *_ = model.query()
+    value = float(np.median(rows[first]))
+    seen = model.query([first, second], evidence={first: value})
+    assert seen[first].summary()[0]["verdict"] == "a single value"
+    assert seen[second].summary()[0]["verdict"] != "a single value"
+    both = model.query([first, second], evidence={first: [value, np.nan]})
+    verdicts = [row["verdict"] for row in both[first].summary()]
+    assert verdicts[0] == "a single value"
+    assert verdicts[1] != "a single value"
+    assert both[first][1].summary()[0]["verdict"] == verdicts[1]
+    sizes = [light for light in lights_of(seen) if light.name == "effective sample size"]
+    alone = [light for light in lights_of(seen[second]) if light.name == "effective sample size"]
+    assert sizes == alone

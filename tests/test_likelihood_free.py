@@ -350,5 +350,5 @@ def test_far_from_all_simulations_nothing_lies_beyond_the_prior():
     # Of 200 draws of a half-normal, none is above ten deviations.
     assert posterior.points[:, 1].max() < 20.0
     assert {row["verdict"] for row in posterior.summary()} == {
-        "outside the sample: partly the prior"
+        "outside the sample: partly filled in"
     }

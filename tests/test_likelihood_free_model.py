@@ -393,3 +393,18 @@ def test_a_tempered_posterior_is_wider():
         ((points, weights, _),) = learner.posterior(data, np.random.default_rng(0))
         spread.append(np.sqrt(weights @ (points - weights @ points) ** 2).mean())
     assert spread[1] > 1.2 * spread[0]
+
+
+def test_an_observation_may_come_by_name_and_in_parts():
+    """As a dict or a row of a frame, in any order; with arrays in it as simulators give them."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(200, 1))
+    x = pd.DataFrame(theta + 0.3 * rng.normal(size=(200, 3)), columns=["m", "w[0]", "w[1]"])
+    model = LikelihoodFree(stats.norm(), "importance", rng=0).fit(theta, x)
+    expected = model.posterior(x.iloc[3].to_numpy()).mean()
+    row = x.iloc[3].to_dict()
+    parts = {"w": np.array([row["w[0]"], row["w[1]"]]), "m": row["m"]}
+    for one in (row, dict(reversed(row.items())), x.iloc[3], x.iloc[3, ::-1], parts):
+        np.testing.assert_allclose(model.posterior(one).mean(), expected, atol=1e-12)
+    many = model.posterior({"m": [0.0, 1.0], "w[0]": [0.0, 1.0], "w[1]": [0.0, 1.0]})
+    assert len(many) == 2

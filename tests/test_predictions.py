@@ -24,12 +24,60 @@ def fitted(hidden=Z, **options):
 def test_intervals_and_quantiles_are_those_of_the_posterior(options):
     model = fitted(**options)
     found = model.posterior(NEW)
-    np.testing.assert_allclose(model.predict_interval(NEW, coverage=0.8), found.interval(0.8))
-    quantiles = model.predict_quantiles(NEW, alpha=LEVELS)
+    own = model.predict_interval(NEW, coverage=0.8, calibrated=False)
+    np.testing.assert_allclose(own, found.interval(0.8))
+    quantiles = model.predict_quantiles(NEW, alpha=LEVELS, calibrated=False)
     np.testing.assert_allclose(quantiles, np.moveaxis(found.quantile(LEVELS), 1, 2))
     mean, std = model.predict(NEW, return_std=True)
     np.testing.assert_allclose(mean, model.predict(NEW))
-    np.testing.assert_allclose(std, found.std())
+    if "method" in options:  # nothing is left out in closed form
+        np.testing.assert_allclose(std, found.std())
+        np.testing.assert_allclose(model.predict_interval(NEW, coverage=0.8), own)
+        return
+    corrected = kb.calibrate(model)  # no point is outside the sample
+    np.testing.assert_allclose(model.predict_interval(NEW, 0.8), corrected.interval(found, 0.8))
+    quantiles = model.predict_quantiles(NEW, alpha=LEVELS)
+    np.testing.assert_allclose(quantiles, np.moveaxis(corrected.quantile(found, LEVELS), 1, 2))
+    width, new = (np.diff(of(found, 0.6827)) for of in (type(found).interval, corrected.interval))
+    np.testing.assert_allclose(std, found.std() * (new / width)[..., 0])
+
+
+@pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
+def test_intervals_hold_new_data_as_often_as_asked():
+    """Own intervals of smooth regressions are far too wide; quantiles and deviations follow."""
+    held, own, sizes = [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, at = rng.uniform(-1, 1, (200, 1)), rng.uniform(-1, 1, (400, 1))
+        model = kb.KernelBayesRule().fit(x, 2 * x[:, 0] + 0.1 * rng.normal(size=200))
+        new = 2 * at[:, 0] + 0.1 * rng.normal(size=400)
+        for found, calibrated in ((held, True), (own, False)):
+            low, high = model.predict_interval(at, 0.9, calibrated).T
+            found.append(np.mean((low <= new) & (new <= high)))
+        sizes.append(np.median(model.predict(at, return_std=True)[1]))
+        ends = model.predict_quantiles(at, [0.05, 0.95])
+        np.testing.assert_allclose(ends, model.predict_interval(at, 0.9))
+    # 800 left-out and 1600 new pairs: the error of the mean coverage is about 0.013.
+    assert abs(np.mean(held) - 0.9) < 4 * 0.013
+    assert np.mean(own) > 0.95
+    assert 0.08 < np.mean(sizes) < 0.16  # the noise is 0.1; the posteriors' own say 0.3
+
+
+@pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
+def test_outside_the_sample_intervals_are_the_posteriors_own():
+    model, far = fitted(), np.array([[40.0, 40.0]])
+    np.testing.assert_allclose(model.predict_interval(far), model.posterior(far).interval(0.9))
+    other = model.with_prior(Z[:40])  # which has a calibration of its own
+    expected = kb.calibrate(other).interval(other.posterior(X[:9]), 0.9)
+    np.testing.assert_allclose(other.predict_interval(X[:9]), expected)
+
+
+def test_a_calibration_is_drawn():
+    ax = kb.calibrate(fitted()).plot()
+    assert len(ax.get_lines()) == 3  # two coordinates, and the diagonal
+    held = ax.get_lines()[1].get_ydata()
+    assert held[-1] == pytest.approx(1.0)
+    assert np.all(np.diff(held) >= 0.0)
 
 
 @pytest.mark.parametrize(("hidden", "shape"), [(Z[:, 0], (7,)), (Z[:, :1], (7, 1)), (Z, (7, 2))])

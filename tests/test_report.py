@@ -187,7 +187,7 @@ def embedded(ess, n=100):
 def test_the_effective_sample_size_has_the_thresholds_of_the_docs(ess, colour):
     mu = embedded(ess).normalized()
     assert colours(words.lights_of(mu)) == {"effective sample size": colour}
-    assert (trust(mu)[0]["verdict"] == "good") == (ess >= 5)
+    assert (trust(mu)[0]["verdict"] == "good") == (ess >= 30)
 
 
 def test_an_answer_outside_the_sample_is_red_and_says_what_to_do():

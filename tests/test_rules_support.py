@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import edges
 import kernelbayes as kb
 from kernelbayes.rules import conditional, support
 
@@ -104,6 +105,33 @@ def test_the_formula_is_in_reach():
         filled = kb.KernelBayesRule().fit(x, z).posterior([4.5, 1e3])
     np.testing.assert_allclose(filled.diagnostics.mass, far.mass)  # what the rule itself gave
     assert filled.diagnostics.prior_share[1] == 1.0
+
+
+@quiet
+@pytest.mark.parametrize("problem", ["line on a range", "wave", "product"])
+def test_wrong_answers_at_the_edge_are_warned_of_and_few_others(problem):
+    """At 1.25 and 1.5 times the range; tests/edges.py measures it on more problems."""
+    runs = [edges.asked(problem, 200, seed, 300, 30) for seed in range(2)]
+    warned, bad = np.concatenate([run[k] for run in runs for k in (1.25, 1.5)]).T.astype(bool)
+    assert bad.any()
+    assert warned[bad].mean() >= 0.8
+    # Of points drawn like the sample 1 % have less than the usual support: three times that, and
+    # what 600 draws add to it.
+    inside = np.concatenate([run[0.0] for run in runs])
+    assert inside[:, 0].mean() <= 0.03 + 3.0 * np.sqrt(0.03 / 600)
+
+
+@quiet
+def test_what_is_filled_in_counts_negative_weights_that_were_dropped():
+    x, z = linear_gaussian(1, 400)
+    rule = kb.KernelBayesRule(kb.Gaussian(1.0), ridge=1e-6).fit(x, z)
+    at = np.array([0.0, np.abs(x).max() + 0.5])
+    found, raw = rule.posterior(at), rule.rule_(at)
+    share, filled = found.diagnostics.prior_share, found.diagnostics.filled
+    assert raw.ess[1] < 1.0
+    assert filled[0] == share[0] == 0.0
+    assert filled[1] == pytest.approx(1.0 - (1.0 - share[1]) * raw.ess[1])
+    assert found[1].diagnostics.filled == filled[1]
 
 
 # --- laws ----------------------------------------------------------------------------------------

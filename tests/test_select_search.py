@@ -102,3 +102,6 @@ def test_a_table_is_a_list_that_reads_well():
     assert table.best is table[1]
     assert list(table.to_frame().columns) == ["kernel", "score", "steps"]
     assert repr(Table()) == ""
+    long = repr(Table({"i": i} for i in range(400))).splitlines()
+    assert len(long) == 22
+    assert long[-1] == "... and 380 more rows; to_frame() has all"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_array
 from threadpoolctl import ThreadpoolController
 
-from kernelbayes.objects import numbers_of, refuse_dates, unmasked
+from kernelbayes.objects import numbers_of, refuse_dates, refused, unmasked
 from kernelbayes.types import Array, ArrayLike, Rng
 
 # Entries of one row block: 32 MB of float64. Every loop over many rows stays within a few of these.
@@ -180,9 +180,8 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     try:
         array = X.to_numpy() if is_frame(X) else np.asarray(X)
     except ValueError as error:
-        raise ValueError(
-            f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
-        ) from error
+        told = f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
+        raise ValueError(told) from error
     if array.ndim == 0 and hasattr(X, "collect"):
         raise TypeError(f"{name} is a lazy frame; give {name}.collect()")
     if array.ndim == 0 and isinstance(X, Iterable) and not isinstance(X, str | bytes):
@@ -194,10 +193,12 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
 
 def as_floats(X: ArrayLike, name: str = "X") -> Array:
     """Real, finite array of floats; integers and booleans become the default float."""
+    if isinstance(X, Mapping):
+        X = {key: as_floats(part, f"{name}[{key!r}]") for key, part in X.items()}
     X = as_real(X, name)
     xp = namespace(X)
     if not bool(xp.all(xp.isfinite(X))):
-        raise ValueError(f"{name} has NaN or infinite entries; drop or impute those rows first")
+        raise refused(~to_numpy(xp.isfinite(X)), f"{name} has NaN or infinite entries")
     return X
 
 
@@ -205,7 +206,7 @@ def as_known(X: ArrayLike, name: str = "X") -> Array:
     """Real array of floats without NaN; what is infinite stays."""
     X = as_real(X, name)
     if bool(namespace(X).any(namespace(X).isnan(X))):
-        raise ValueError(f"{name} has NaN entries; drop or impute those rows first")
+        raise refused(np.isnan(to_numpy(X)), f"{name} has NaN entries")
     return X
 
 
@@ -221,10 +222,9 @@ def as_real(X: ArrayLike, name: str = "X") -> Array:
                 raise TypeError(f"{X.dtype} is not a number")
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"{name} must hold numbers, got {X.dtype} values; for categories use the Delta "
-                "kernel, for strings Spectrum, for mixed columns Parts"
-            ) from error
+            told = f"{name} must hold numbers, got {X.dtype} values; for categories use the Delta "
+            told += "kernel, for strings Spectrum, for mixed columns Parts"
+            raise TypeError(told) from error
     if xp.isdtype(X.dtype, "complex floating"):
         raise TypeError(f"{name} must be real, got {X.dtype}")
     if not xp.isdtype(X.dtype, "real floating"):

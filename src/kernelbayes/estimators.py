@@ -217,7 +217,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         check_is_fitted(self, "rule_")
         model = self if prior is None else self.with_prior(prior)
         answer = model.filled(X_new, kernel)
-        warn_unsupported(answer.diagnostics.prior_share)
+        warn_unsupported(answer.diagnostics.filled)
         return answer
 
     def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
@@ -228,7 +228,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
     def predict(self, X: PointsLike, return_std: bool = False) -> Any:
         """Posterior means, (m, d), or (m,) if Z was 1-d; of names the most probable, (m,).
 
-        With ``return_std`` also the standard deviations, of the same shape.
+        With ``return_std`` also deviations, corrected as those of :meth:`predict_interval`.
 
         Around the prior's mean c, as ``posterior(X).mean()``: c + sum_i w_i (z_i - c), so that an
         offset of Z is added to the means and to nothing else. With ``literal=True`` c is 0.
@@ -239,11 +239,11 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
             return self._most_probable(X, return_std)
         points = checked_queries(self, self._table(X), self.rule_.inputs, self._reads_rows)
         values = self._centred(numeric_values(self.rule_.outputs.points))
-        means, share = filled_values(
+        means, doubt = filled_values(
             *(self.rule_, points, self._coefficients, values),
             *(self._prior_on_z(), self.normalize, self.literal),
         )
-        warn_unsupported(share)
+        warn_unsupported(doubt)
         means = means if self._centre is None else means + self._centre
         means = means[:, 0] if self._one_dimensional else means
         return (means, self._deviations(X)) if return_std else means

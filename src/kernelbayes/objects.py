@@ -10,12 +10,21 @@ import numpy.typing as npt
 
 
 def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
-    """Objects as numbers, NaN where missing; unchanged if one of them is not a number."""
+    """Objects as numbers, NaN where missing; unchanged if one of them is not a number.
+
+    Truth values stay what they are, None where missing: with NaN they would be read as numbers.
+    """
     values = X.ravel().tolist()
     kinds = set(map(type, values))
     blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
     if not kinds or not all(issubclass(kind, Number | Decimal) for kind in kinds - blank):
         return X
+    if {bool, np.bool_} & kinds and kinds - {bool, np.bool_}:
+        holes = blanks(X)
+        if all(isinstance(value, bool | np.bool_) for value in X[~holes]):
+            X = X.copy()
+            X[holes] = None
+            return X
     if blank:
         values = [np.nan if type(value) in blank else value for value in values]
     try:
@@ -25,6 +34,23 @@ def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
     except OverflowError as error:
         raise ValueError(f"{name} has numbers beyond the range of floating point") from error
     return found.reshape(X.shape)
+
+
+def blanks(array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which entries of an array are missing: None, NaN, the NA of pandas, which equals nothing."""
+    if array.dtype.kind != "O":
+        return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)
+    same = (value is not None and value == value for value in array.flat)
+    found = [not (isinstance(one, bool | np.bool_) and one) for one in same]
+    return np.array(found, bool).reshape(array.shape)
+
+
+def refused(bad: Any, told: str, do: str = "drop or impute those rows first") -> ValueError:
+    """Error that tells what is wrong with a sample, in which of its rows (n, ...), what to do."""
+    flags = np.atleast_1d(bad)
+    rows = np.flatnonzero(flags.reshape(len(flags), -1).any(axis=1))
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return ValueError(f"{told} in row {rows[0]}{more} (of {len(flags)}); {do}")
 
 
 def refuse_text_among_numbers(column: npt.NDArray[Any], name: str) -> None:
@@ -43,7 +69,7 @@ def unmasked(X: np.ma.MaskedArray[Any, Any], name: str) -> npt.NDArray[Any]:
     """Values of a masked array, with NaN (None for text) where they are masked."""
     values, hidden = np.array(X.data), np.ma.getmaskarray(X)
     if hidden.any():
-        values = values.astype(np.float64 if values.dtype.kind in "biu" else values.dtype)
+        values = values.astype(np.float64 if values.dtype.kind in "iu" else values.dtype)
         values = values if values.dtype.kind in "fc" else values.astype(object)
         values[hidden] = np.nan if values.dtype.kind in "fc" else None
     return numbers_of(values, name) if values.dtype.kind == "O" else values

@@ -10,7 +10,7 @@ from typing import Any
 
 Row = dict[str, Any]
 BUILT = Path(__file__).parents[2] / "docs" / "_build"  # by make docs, in a checkout
-SHOWN_ROWS = 20  # of a table in a notebook: more are cut off, as pandas does
+SHOWN_ROWS = 20  # of a table in a notebook or its repr: more are cut off, as pandas does
 
 
 class Table(list[Row]):
@@ -51,11 +51,12 @@ class Table(list[Row]):
         return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{''.join(rows)}</table>"
 
     def __repr__(self) -> str:
-        """Columns side by side."""
-        lines = self._cells()
+        """Columns side by side; of long tables the first rows. ``to_frame()`` has all."""
+        lines, rest = Table(self[:SHOWN_ROWS])._cells(), len(self) - SHOWN_ROWS
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         padded = ([f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)] for line in lines)
-        return "\n".join("  ".join(line).rstrip() for line in padded)
+        more = f"\n... and {rest} more rows; to_frame() has all" if rest > 0 else ""
+        return "\n".join("  ".join(line).rstrip() for line in padded) + more
 
 
 class Told:

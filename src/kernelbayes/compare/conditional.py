@@ -160,8 +160,8 @@ def conditional_mmd_test(
     """
     options = _checked(permutations, rng, alpha, {"kernel_x": kernel_x, "kernel_y": kernel_y})
     X2, Y2 = same_columns(X1, X2, kernel_x), same_columns(Y1, Y2, kernel_y)
-    kernel_x = pooled_kernel(X1, X2) if kernel_x is None else kernel_x
-    first = pooled_kernel(Y1, Y2) if kernel_y is None else kernel_y
+    kernel_x = pooled_kernel(X1, X2, "X1", "X2") if kernel_x is None else kernel_x
+    first = pooled_kernel(Y1, Y2, "Y1", "Y2") if kernel_y is None else kernel_y
     X1, X2 = one_space(kernel_x, X1, X2)
     Y1, Y2 = one_space(first, Y1, Y2)
     sizes = check_pairs(X1=X1, Y1=Y1), check_pairs(X2=X2, Y2=Y2)

@@ -19,8 +19,8 @@ from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Delta
-from kernelbayes.kernels.default import columns_of
-from kernelbayes.objects import numbers_of
+from kernelbayes.kernels.default import columns_of, two_kinds
+from kernelbayes.objects import blanks, numbers_of
 from kernelbayes.plot.tests import plot_change, plot_drift
 from kernelbayes.points import integer, option, share
 from kernelbayes.tables import Row, Table
@@ -223,9 +223,7 @@ def _typed(column: Column) -> Column:
     found = numbers_of(column, "a column")
     if found.dtype.kind in "fiu":
         return found.astype(np.float64)
-    # NaN is not equal to itself; whether the NA of pandas is, it does not say.
-    there = [v is not None and isinstance(v == v, bool | np.bool_) and v == v for v in column]
-    return np.where(np.array(there, dtype=bool), column.astype(str), "")
+    return np.where(blanks(column), "", column.astype(str))
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +274,7 @@ class _Part:
 def _parts(name: str, x: Column, y: Column) -> Iterator[_Part]:
     """Column of both tables, and which of its cells are empty if some are."""
     if x.dtype.kind != y.dtype.kind:
-        raise TypeError(f"column {name!r} holds numbers in one table and none in the other")
+        raise two_kinds(name, *("ab" if x.dtype.kind == "f" else "ba"))
     if x.dtype.kind == "U":
         yield _coded(name, x, y)
         return

@@ -125,13 +125,14 @@ def bandwidth_family(kernel: Kernel, points: Points, size: int) -> list[Kernel]:
     return [kernel.scaled(float(scale)) for scale in np.logspace(low, high, size, base=2.0)]
 
 
-def pooled_kernel(X: PointsLike, Y: PointsLike) -> Kernel:
+def pooled_kernel(X: PointsLike, Y: PointsLike, *names: str) -> Kernel:
     """Default kernel of both samples together, which permutations leave as it is.
 
     For frames of several columns the joint kernel and those of all columns are added up.
     """
     named = any(is_frame(sample) or isinstance(sample, Mapping) for sample in (X, Y))
-    return additive_kernel(pooled(X, Y)) if named else default_kernel(pooled(X, Y))
+    both = pooled(X, Y, *names)
+    return additive_kernel(both) if named else default_kernel(both)
 
 
 def variable_kernel(X: PointsLike, name: str = "X") -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,16 @@ from kernelbayes.types import Array, Floats, Points, Rng
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding
 
-# Below this effective sample size a standard deviation is known to a third, 1 / sqrt(2 * 5). Above
-# this share of the prior a rule warns. docs/diagnostics.md has both.
-LEAST_ESS, MOST_FILLED = 5.0, 0.1
+# The thresholds of docs/diagnostics.md, for ``summary()``, warnings and report pages. A standard
+# deviation of m effective points is known to 1 / sqrt(2 m) of it: to a third, and to an eighth.
+LEAST_ESS, GOOD_ESS = 5.0, 30.0
+# Share of an answer that is filled in above which a rule warns: by judgement, one part in ten.
+MOST_FILLED = 0.1
+# Shares of negative weight that are good, and that need a look: rules of thumb.
+NEGATIVE = (0.1, 0.3)
+# Condition numbers at which half of all digits of a double are right, and a few of them.
+CONDITION = (1e8, 1e12)
+SINGLE = "a single value"  # the verdict on an embedding of one point
 
 
 def to_frame(mu: Weighted) -> Any:
@@ -89,10 +97,16 @@ def summary(mu: Decoding, level: float) -> Table:
     return table
 
 
+def filled_in(source: Any) -> Any:
+    """Return all that was filled in, or the prior's share, as diagnostics tell; None of neither."""
+    found = getattr(source, "filled", None)
+    return getattr(source, "prior_share", None) if found is None else found
+
+
 def trust(mu: Weighted) -> list[Row]:
     """Of each member the effective sample size, support where it is known, a verdict in words."""
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
-    support, filled = (getattr(source, name, None) for name in ("support", "prior_share"))
+    support, filled = getattr(source, "support", None), filled_in(source)
     ess = np.atleast_1d(to_numpy(mu.ess))
     # Where the prior's share is not told, it is all where there is no support.
     filled = (0.0 if support is None else to_numpy(support) == 0.0) if filled is None else filled
@@ -102,14 +116,19 @@ def trust(mu: Weighted) -> list[Row]:
     exact = (
         points is not None and is_categorical(mu) and len(categories(points)[0]) == count(points)
     )
+    single = np.atleast_1d(np.sum(to_numpy(getattr(mu, "weights", 0.0)) != 0.0, axis=-1) == 1)
     rows = []
     for i, size in enumerate(ess.tolist()):
         row: Row = {"ess": size}
         if support is not None:
             row["support"] = float(np.atleast_1d(to_numpy(support))[i])
-        few = size < LEAST_ESS and not exact
-        verdict = "few points: spread hardly known" if few else "good"
-        verdict = "outside the sample: partly the prior" if outside[i] > MOST_FILLED else verdict
+        verdict = "good"
+        if source is None and single[i % len(single)]:  # as an observed node of a graph
+            verdict = SINGLE
+        elif size < GOOD_ESS and not exact:
+            rough = f"rough: spread known to {100.0 / math.sqrt(2.0 * max(size, 1.0)):.0f} %"
+            verdict = rough if size >= LEAST_ESS else "few points: spread hardly known"
+        verdict = "outside the sample: partly filled in" if outside[i] > MOST_FILLED else verdict
         rows.append({**row, "verdict": verdict})
     return rows
 

@@ -19,6 +19,8 @@ PACKAGE = __name__.partition(".")[0]
 KINDS_STORED = "biufU"
 # Parts of the library whose classes are never stored: pictures, commands, this package.
 NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
+# Classes that are in another package than in files of earlier versions.
+MOVED = {"select.calibration.Calibration": "rules.predicting.Calibration"}
 
 
 @cache
@@ -37,7 +39,7 @@ def registry() -> dict[str, type]:
 
 def class_named(name: str) -> type:
     """Class of a name in a file; one that has moved since within its package is found there."""
-    known, (package, *_, short) = registry(), name.split(".")
+    known, (package, *_, short) = registry(), MOVED.get(name, name).split(".")
     if name in known:
         return known[name]
     (found,) = (

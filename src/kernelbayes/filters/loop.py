@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import namespace, threads_for
+from kernelbayes.arrays import as_doubles, namespace, threads_for
 from kernelbayes.filters.beliefs import (
     Belief,
     Beliefs,
@@ -332,6 +332,9 @@ def _beliefs(
     model: Filter, run: Run, weights: list[Array], calibration: Calibration | None
 ) -> Beliefs:
     """Beliefs of a sequence at the steps that were asked for, without those inside gaps."""
-    W = namespace(weights[0]).stack([weights[t] for t in run.kept], axis=0)
-    infos = [run.infos[t] for t in run.kept]
+    xp = namespace(weights[0])
+    W = xp.stack([weights[t] for t in run.kept], axis=0)
+    mass, squares = as_doubles(xp.sum(W, axis=1)), as_doubles(xp.sum(W * W, axis=1))
+    sizes = mass**2 / np.where(squares > 0.0, squares, 1.0)  # of smoothed beliefs their own
+    infos = [replace(run.infos[t], ess=float(e)) for t, e in zip(run.kept, sizes, strict=True)]
     return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos, calibration)

@@ -22,6 +22,7 @@ from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.loo import RidgePath, loo, ridge_grid
 from kernelbayes.kernels import Kernel
+from kernelbayes.objects import blanks
 from kernelbayes.points import count, take_columns
 from kernelbayes.types import Array, Bools, Points, PointsLike
 
@@ -32,17 +33,17 @@ PATTERNS, PATTERN_ENTRIES = 64, 2**25
 FILL_FEATURES = 50
 
 
-def present(
-    observations: Observations, point: Points | None, mask: Bools | None = None
-) -> tuple[Observations, Points] | None:
+def present(observations: Observations, point: Points | None) -> tuple[Observations, Points] | None:
     """Observation model and point for what is there of one observation; None if nothing is.
 
-    ``point`` is a sequence of length one, ``mask`` says which of its coordinates are there, if that
-    is known already.
+    ``point`` is a sequence of length one.
     """
     if point is None:
         return None
-    mask = missing_mask(point_at(point, 0)) if mask is None else mask
+    parts = observations.X
+    if isinstance(point, Mapping) and isinstance(parts, Mapping) and set(parts) <= set(point):
+        point = {key: point[key] for key in parts}  # in the order of the kernel
+    mask = missing_mask(point_at(point, 0))
     if mask is None or mask.all():
         return observations, point
     if not mask.any():
@@ -138,20 +139,12 @@ def missing_mask(x: PointsLike) -> Bools | None:
     if x is None:
         return np.zeros(1, dtype=bool)
     if isinstance(x, Mapping):
-        return np.array([not _blank(part) for part in x.values()])
+        masks = [missing_mask(part) for part in x.values()]
+        return np.array([mask is None or bool(mask.all()) for mask in masks])
     if isinstance(x, str) or not (is_array_api_obj(x) or isinstance(x, float)):
         return None
     host = isinstance(x, np.ndarray | np.generic | float)
     if not host and namespace(x).isdtype(x.dtype, "real floating") and not has_holes(x):
         return np.ones(tuple(x.shape) or 1, dtype=bool)
-    values = to_numpy(x)
-    if values.dtype.kind != "f":
-        return None
-    return np.asarray(~np.isnan(np.atleast_1d(values)))
-
-
-def _blank(part: PointsLike) -> bool:
-    if part is None:
-        return True
-    values = np.atleast_1d(to_numpy(part))
-    return values.dtype.kind == "f" and bool(np.isnan(values).any())
+    values = np.atleast_1d(to_numpy(x))
+    return ~blanks(values) if values.dtype.kind in "fO" else None

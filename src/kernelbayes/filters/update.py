@@ -30,7 +30,7 @@ from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
 from kernelbayes.points import concatenate, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
-from kernelbayes.rules.support import clipped, nearest_similarity
+from kernelbayes.rules.support import clipped, nearest_similarity, of_seen
 from kernelbayes.types import Array, Floats, Points, PointsLike
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     xp = namespace(K)
     nearest, diagonal = xp.max(xp.abs(K) * observations.inverse_norms, axis=0), base._diag(points)
     found = nearest / xp.sqrt(xp.where(diagonal > 0, diagonal, float("inf")))
-    return columns, clipped(found, 0.0, 1.0)
+    near = clipped(found, 0.0, 1.0)
+    return columns, near if base.is_vector else of_seen(base, near, points, observations.X)
 
 
 def seen_at(observations: Observations, points: Points) -> list[Seen]:
@@ -165,7 +166,7 @@ def observe_all(model: Filter, X: Points) -> list[Seen]:
             for t, one in zip(complete[rows], seen_at(whole, take(points, rows)), strict=True):
                 seen[t] = one
     for t in sorted(set(range(len(masks))) - set(complete)):
-        found = present(whole, take(X, [t]), masks[t])
+        found = present(whole, take(X, [t]))
         if found is not None:
             seen[t] = _seen(*found)
     return seen

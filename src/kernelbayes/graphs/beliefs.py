@@ -113,6 +113,10 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
             table += [{"node": node, **row} for row in rows]
         return table
 
+    def to_frame(self, level: float = 0.9) -> Any:
+        """Pandas frame of :meth:`summary`."""
+        return self.summary(level).to_frame()
+
     def stacked(self, nodes: Sequence[Node]) -> Batch:
         """Beliefs of nodes that share a sample (templates) as one Batch, for one case of evidence.
 

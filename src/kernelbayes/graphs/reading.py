@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import as_array, frame_kind, to_numpy
@@ -15,6 +14,7 @@ from kernelbayes.graphs.structure import Graph, GraphLike, Node, Templates, chow
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.kernels.default import default_kernel
+from kernelbayes.objects import blanks
 from kernelbayes.points import column_names, concatenate, count, take
 from kernelbayes.rules.conditional import Ridge
 from kernelbayes.types import Bools, Ints, Names, Points, PointsLike, Rng
@@ -49,20 +49,11 @@ def part(values: PointsLike, name: Hashable) -> Part:
     if is_array_api_obj(array) and array.ndim > 0:
         if array.shape[0] == 0:
             raise ValueError(f"{name} is empty; at least one point is needed")
-        return Part(array, present_rows(array))
+        found = to_numpy(array)
+        return Part(array, np.asarray(~blanks(found.reshape(len(found), -1)).any(axis=1)))
     if not isinstance(values, Iterable):
         raise TypeError(f"{name} must hold one value for each case, got {values!r}")
     return Part(list(values), np.array([value is not None for value in values]))
-
-
-def present_rows(array: npt.NDArray[Any]) -> Bools:
-    """Rows (n,) of an array without NaN or None."""
-    found = to_numpy(array)
-    flat = found.reshape(len(found), -1)
-    if flat.dtype.kind == "O":
-        there = [[value is not None and value == value for value in row] for row in flat]
-        return np.array([all(each is True or each is np.True_ for each in row) for row in there])
-    return ~np.isnan(flat).any(axis=1) if flat.dtype.kind == "f" else np.ones(len(flat), bool)
 
 
 def rows_of(values: PointsLike, rows: Ints) -> PointsLike:

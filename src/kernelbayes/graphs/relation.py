@@ -158,7 +158,8 @@ class Operator:
         The marginal of the source takes the place of the rest, as the prior does in rules; its
         share (m,) is returned too.
         """
-        W, share = fill_weights((features @ self.P) * self.shares, trust, self.usual, self.shares)
+        W = (features @ self.P) * self.shares
+        W, share, _ = fill_weights(W, trust, self.usual, self.shares)
         return self(W / np.where(self.shares > 0.0, self.shares, 1.0)), share
 
 

@@ -91,11 +91,10 @@ class Kernel(ABC):
         if isinstance(X, list) or isinstance(Y, list):
             return
         namespace(X, Y)
-        if X.shape[1:] != Y.shape[1:]:
-            raise ValueError(
-                f"points of one space are needed, got points of shapes {tuple(X.shape[1:])} and "
-                f"{tuple(Y.shape[1:])}; do they have the same columns?"
-            )
+        here, there = tuple(X.shape[1:]), tuple(Y.shape[1:])
+        if here != there:
+            told = f"points of one space are needed, got points of shapes {here} and {there}; "
+            raise ValueError(told + "do they have the same columns?")
 
     def query(
         self, X: PointsLike, training: Points, names: Names = None, name: str = "X_new"
@@ -174,10 +173,9 @@ class Kernel(ABC):
         Of named parts, over some parts, by their number. A TypeError says when there is none.
         """
         if not self.takes_rows:
-            raise TypeError(
-                f"{type(self).__name__} has no form for partly missing observations; give whole "
-                "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
-            )
+            told = f"{type(self).__name__} has no form for partly missing observations; give whole "
+            told += "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
+            raise TypeError(told)
         own = {
             name: tuple(value[j] for j in columns)
             for name, value in self._parameters().items()

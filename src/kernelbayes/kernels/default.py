@@ -101,6 +101,8 @@ def pooled(X: PointsLike, Y: PointsLike, name_x: str = "X", name_y: str = "Y") -
     if columns_x is not None and columns_y is not None:
         mixed = mixed_columns(_below(columns_x, columns_y, name_x, name_y))
         if mixed is not None:
+            for columns, name in ((columns_x, name_x), (columns_y, name_y)):
+                _sorted_out(columns, name)  # an error names the sample that is wrong
             return mixed
     first, second = as_array(X, name_x), as_array(Y, name_y)
     if not any(not isinstance(a, np.ndarray) or a.dtype.kind in "fiu" for a in (first, second)):
@@ -125,8 +127,16 @@ def _below(first: Columns, second: Columns, name_x: str, name_y: str) -> Columns
         )
     for key in first:
         if (first[key].dtype.kind in "fiu") != (second[key].dtype.kind in "fiu"):
-            raise TypeError(f"column {key!r} holds numbers in one sample and none in the other")
+            names = (name_x, name_y) if first[key].dtype.kind in "fiu" else (name_y, name_x)
+            raise two_kinds(key, *names)
     return {key: np.concatenate([first[key], second[key]]) for key in first}
+
+
+def two_kinds(key: Any, numbers: str, others: str) -> TypeError:
+    """Error for a column that holds numbers in one sample and categories in the other."""
+    told = f"column {key!r} holds numbers in {numbers} and categories in {others}; give both one "
+    told += f"type: {others}[{key!r}].astype(float), or {numbers}[{key!r}].astype('category')"
+    return TypeError(told)
 
 
 def mixed_columns(X: PointsLike, name: str = "X") -> Columns | None:

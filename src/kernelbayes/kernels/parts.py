@@ -157,7 +157,8 @@ class Parts(Combined):
         if isinstance(X, Mapping):
             checked: dict[Any, Points] = {}
             for key, kernel in self.parts:
-                points = kernel.points(self.part(X, key), f"{name}[{key!r}]")
+                own = name if isinstance(key, tuple) else f"{name}[{key!r}]"
+                points = kernel.points(self.part(X, key), own)
                 if isinstance(key, tuple):
                     checked |= {part: as_array(X[part], f"{name}[{part!r}]") for part in key}
                 else:

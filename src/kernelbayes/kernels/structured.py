@@ -14,6 +14,7 @@ from kernelbayes.arrays import as_array, as_floats, is_frame, like, namespace, t
 from kernelbayes.kernels.base import Kernel, mirror
 from kernelbayes.kernels.curved import are_rotations, rotation_mean
 from kernelbayes.kernels.vector import intersection
+from kernelbayes.objects import blanks, refused
 from kernelbayes.points import finite, flag, integer
 from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
@@ -62,17 +63,11 @@ class Delta(Kernel):
         X = as_array(X, name)
         if X.ndim == 0 or 0 in X.shape:
             raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; expected n categories")
-        if isinstance(X, np.ndarray) and X.dtype.kind == "O":
-            # NaN differs from itself, and pandas' NA refuses to say
-            if any(
-                value is None or not isinstance(value == value, bool | np.bool) or value != value
-                for value in X.flat
-            ):
-                raise ValueError(f"{name} has missing categories; drop or name them first")
-        elif not isinstance(X, np.ndarray) or X.dtype.kind == "f":
-            xp = namespace(X)
-            if xp.isdtype(X.dtype, "real floating") and bool(xp.any(xp.isnan(X))):
-                raise ValueError(f"{name} has NaN entries; drop or name them first")
+        holes = blanks(to_numpy(X))
+        if holes.any():
+            raise refused(
+                holes, f"{name} has missing categories (NaN, None)", "drop or name them first"
+            )
         return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
 
     def _cross(self, X: Points, Y: Points) -> Array:

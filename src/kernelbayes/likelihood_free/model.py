@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 
 from kernelbayes.arrays import as_generator, as_real, to_numpy, warn
+from kernelbayes.embedding.export import LEAST_ESS
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.kernels import Gaussian
 from kernelbayes.kernels.radial import median_distance
@@ -30,6 +32,7 @@ from kernelbayes.likelihood_free.reweight import (
     prior_in_order,
     prior_weights,
 )
+from kernelbayes.likelihood_free.running.calling import as_row
 from kernelbayes.likelihood_free.simulate import Simulations
 from kernelbayes.points import in_order, query
 from kernelbayes.select.search import progress_bar
@@ -40,9 +43,6 @@ Method = Literal["auto", "cme", "original", "importance", "adjusted", "likelihoo
 # A warning says when an observation is further from the simulations than all but this share of
 # them: one in 200 observations from the prior itself.
 UNSEEN = 0.005
-# A warning says when a posterior has fewer effective points: its deviation is then uncertain by a
-# third, 1 / sqrt(2 * 5).
-UNCERTAIN_ESS = 5.0
 # Adjusted points leave the range of the simulated parameters by at most this many ranges.
 BEYOND = 1.0
 GAP_POINTS = 500  # simulations that estimate the typical distance to a nearest neighbour
@@ -250,7 +250,7 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
             beyond = (BEYOND if prior_share == 0 else 0.0) * (high - low)
             points = np.clip(points, low - beyond, high + beyond)
         ess = float(1.0 / np.sum(weights**2))
-        if ess < UNCERTAIN_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
+        if ess < LEAST_ESS and far >= UNSEEN and learner is self.learner_:  # not warned of yet
             warn(
                 f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
                 "more simulations near the observation, or rounds, would help"
@@ -282,6 +282,9 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     def _rows(self, x: PointsLike) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
+        if isinstance(x, Mapping) and len(shape) == 1 and len(x) < shape[0]:
+            row, names = as_row(x)  # parts of several numbers, named as in simulations
+            x = dict(zip(names or (), row, strict=True)) if row.shape == shape else x
         asked, single = query(x, self.x_, self.x_names_, "x")
         rows = np.asarray(to_numpy(as_real(asked, "x")), dtype=np.float64)
         if rows.size == 0:

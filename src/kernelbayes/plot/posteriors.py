@@ -88,6 +88,16 @@ def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
     return ax
 
 
+def plot_levels(reached: Floats, weights: Floats, ax: Axes = None) -> Axes:
+    """Coverage against level from the levels (m, d) of intervals that just hold the truth."""
+    levels, ax = _level_axes(round(1.0 / float(np.sum(weights**2))), ax)
+    for j, column in enumerate(reached.T):
+        held = [weights @ (column <= level) for level in levels]
+        ax.plot(levels, held, color=CYCLE[j % len(CYCLE)], lw=2.0, label=f"z{j}")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
 def plot_tarp(result: TarpCheck, ax: Axes = None) -> Axes:
     """Draw expected coverage against level, and the band of 99 %."""
     levels, ax = _level_axes(len(result.ranks), ax)

@@ -29,7 +29,7 @@ from kernelbayes.arrays import (
     to_numpy,
     widened,
 )
-from kernelbayes.objects import refuse_dates
+from kernelbayes.objects import refuse_dates, refused
 from kernelbayes.types import Array, Number, Points, PointsLike
 
 __all__ = ["as_fine_as", "concatenate", "count", "doubled", "finite", "flag", "function"]
@@ -93,7 +93,7 @@ def refuse_missing(X: PointsLike, name: str) -> None:
             size = f"0 {what} (shape={array.shape}) while a minimum of 1 is required."
             raise ValueError(f"{name} is empty: {size}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"Input {name} contains NaN or infinity; drop or impute those rows first")
+        raise refused(~np.isfinite(array), f"Input {name} contains NaN or infinity")
 
 
 def doubled(points: Points) -> Points:

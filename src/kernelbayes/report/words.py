@@ -1,7 +1,7 @@
 """How far to trust an answer, in words: a light, what the number means, and what to do.
 
-The thresholds are those of docs/diagnostics.md; the verdicts on single answers are those that
-``summary()`` gives (:func:`kernelbayes.embedding.export.trust`).
+The thresholds are those of docs/diagnostics.md, the verdicts on single answers those that
+``summary()`` gives: both are in :mod:`kernelbayes.embedding.export`.
 """
 
 import math
@@ -13,16 +13,13 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.compare import DriftReport, KernelTestResult
-from kernelbayes.embedding.export import LEAST_ESS, MOST_FILLED, trust
+from kernelbayes.embedding import export
 from kernelbayes.graphs import GraphBeliefs
 from kernelbayes.select.calibration import Calibration, Confusion
 from kernelbayes.types import Floats
 
 ORDER = ("good", "look", "bad")
 TITLES = {"good": "good", "look": "look closer", "bad": "do not rely on it"}
-# docs/diagnostics.md: effective points from which a deviation is known to an eighth; share of
-# negative weight; condition numbers at which half of all digits, or a few of them, are right.
-GOOD_ESS, NEGATIVE, CONDITION = 30.0, 0.3, (1e8, 1e12)
 # Shares of answers (or steps) that are doubtful from which the whole needs a look, or is doubtful:
 # any, and one in ten, a judgement. Filters meet strange observations now and then: twice that.
 SOME, MANY_ANSWERS, MANY_STEPS = 0.0, 0.1, 0.2
@@ -83,10 +80,11 @@ def _merged(found: Iterable[list[Light]]) -> list[Light]:
 
 
 def _of_embedding(mu: Any) -> list[Light]:
-    rows = trust(mu)
+    rows = export.trust(mu)
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
-    filled = getattr(source, "prior_share", None)
-    lights = [_ess(np.array([row["ess"] for row in rows]))]
+    filled = export.filled_in(source)
+    sizes = [row["ess"] for row in rows if row["verdict"] != export.SINGLE]
+    lights = [_ess(np.array(sizes))] if sizes else []
     if filled is not None:
         lights.insert(0, _support(np.atleast_1d(to_numpy(filled)), rows))
     elif "support" in rows[0]:
@@ -118,12 +116,12 @@ def _counted(bad: int, m: int) -> str:
 
 
 def _support(filled: Floats, rows: Sequence[dict[str, Any]]) -> Light:
-    outside, m = int(np.sum(np.nan_to_num(filled) > MOST_FILLED)), len(filled)
+    outside, m = int(np.sum(np.nan_to_num(filled) > export.MOST_FILLED)), len(filled)
     nearest = [row["support"] for row in rows if not math.isnan(row.get("support", math.nan))]
     value = f"{min(nearest):.3g}" if nearest else "no observation"
     value += " at the least" if len(nearest) > 1 else ""
     which = "the observation is" if m == 1 else f"{outside} of {m} observations are"
-    means = f"{which} outside the training sample; the answer is partly the prior"
+    means = f"{which} outside the training sample; the answer is partly filled in"
     means = means if outside else "observations are like those of training"
     advice = "collect training data like it, or leave out columns that the hidden variable does "
     advice += "not depend on; check units and sensors"
@@ -140,7 +138,7 @@ def _strange(shares: Floats) -> Light:
 
 def _ess(sizes: Floats) -> Light:
     m, least = len(sizes), float(sizes.min())
-    few, gone = int(np.sum(sizes < LEAST_ESS)), int(np.sum(sizes < 1.0))
+    few, gone = int(np.sum(sizes < export.LEAST_ESS)), int(np.sum(sizes < 1.0))
     value = f"{least:.3g}" + (f" at the least, {np.median(sizes):.3g} usually" if m > 1 else "")
     colour, means = "good", "spreads are known to an eighth or better"
     if gone:
@@ -149,21 +147,21 @@ def _ess(sizes: Floats) -> Light:
     elif few:
         which = "few points are behind it" if m == 1 else f"{few} of {m} answers have few points"
         colour, means = "look", f"{which}: spread and probabilities are rough"
-    elif least < GOOD_ESS:
+    elif least < export.GOOD_ESS:
         colour, means = "look", f"spreads are known to about {100 / math.sqrt(2 * least):.0f} %"
     advice = "more training data, a larger ridge, or kb.tune"
     return Light("effective sample size", colour, value, means, advice)
 
 
 def _negative(share: float) -> Light:
-    few = share <= NEGATIVE
+    few = share <= export.NEGATIVE[1]
     means = "negative weights are few" if few else "probabilities are those of a projection"
     value, advice = f"{100 * share:.3g} % at the most", "a larger ridge, or kb.tune"
     return Light("negative weight", "good" if few else "look", value, means, advice)
 
 
 def _condition(number: float, rescues: int) -> Light:
-    colour = _grade(number, *CONDITION)
+    colour = _grade(number, *export.CONDITION)
     means = "at least half of all digits are right" if colour == "good" else "few digits are right"
     if rescues:
         colour, means = "look", f"a ridge had to be raised {rescues} times"

@@ -119,7 +119,7 @@ class ConditionalEmbedding(Merging):
         """Embedding of P(Z | x), for the result perhaps another kernel; see Conditional."""
         full = self.filled(X_new, kernel)
         done = "is filled in" if self.fill else "would be filled in by fill=True"
-        warn_unsupported(full.diagnostics.prior_share, "training marginal", done)
+        warn_unsupported(full.diagnostics.filled, "training marginal", done)
         if self.fill:
             return full
         return replace(full, weights=full.diagnostics.embedding.weights)

@@ -33,7 +33,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import UNUSUAL as UNUSUAL
-from kernelbayes.rules.support import divided, nearest_similarity, replaced, usual_mass
+from kernelbayes.rules.support import divided, nearest_similarity, of_seen, replaced, usual_mass
 from kernelbayes.rules.support import fill_weights as fill_weights
 from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
@@ -118,7 +118,8 @@ class Conditional:
         weights, support = self._weights(points)
         kernel = outputs.kernel if kernel is None else as_kernel(kernel)
         batch = Batch(outputs.points, weights, kernel, outputs.names, centre=self.centre)
-        diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics, 0.0 * support)
+        told, none = self.solver.diagnostics, 0.0 * support
+        diagnostics = PosteriorDiagnostics(batch, support, told, none, none)
         batch = replace(batch, diagnostics=diagnostics)
         return batch[0] if single else batch
 
@@ -165,7 +166,8 @@ class Conditional:
                 near.append(nearest_similarity(kernel, chunk, training))
             else:
                 K = kernel(chunk, training)
-                near.append(kernel.similarity(K, chunk, training))
+                found = kernel.similarity(K, chunk, training)
+                near.append(found if kernel.is_vector else of_seen(kernel, found, chunk, training))
             parts.append(K @ coefficients)
         xp = namespace(*parts)
         return xp.concat(parts, axis=0), xp.concat(near)
@@ -177,7 +179,9 @@ class Conditional:
             values = self.solver.values_features(kernel.features(points).T)
             return self._lifted(values).T, nearest_similarity(kernel, points, training)
         K = kernel._cross(training, points)  # both are checked
-        return self._lifted(self.solver.values(K)).T, kernel.similarity(K.T, points, training)
+        near = kernel.similarity(K.T, points, training)
+        near = near if kernel.is_vector else of_seen(kernel, near, points, training)
+        return self._lifted(self.solver.values(K)).T, near
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh(values) if self.lift is None else self.lift @ values
@@ -199,12 +203,17 @@ def filled(
         found, share = divided(W, mass, prior)
     else:
         found = W
+    doubt = share
     if len(out):
-        rows, own = fill(rule, take(W, out), take(near, out), prior, normalize)
-        found, share = replaced(found, rows, out), replaced(share, own, out)
+        old, new = (
+            (found, share, doubt),
+            fill(rule, take(W, out), take(near, out), prior, normalize),
+        )
+        found, share, doubt = (replaced(a, b, out) for a, b in zip(old, new, strict=True))
     elif not normalize:
         return answer
-    diagnostics = replace(answer.diagnostics, prior_share=xp.reshape(share, support.shape))
+    share, doubt = (xp.reshape(a, support.shape) for a in (share, doubt))
+    diagnostics = replace(answer.diagnostics, prior_share=share, filled=doubt)
     return replace(answer, weights=xp.reshape(found, weights.shape), diagnostics=diagnostics)
 
 
@@ -212,7 +221,7 @@ def filled_values(
     rule: Conditional, X: Points, coefficients: Array, values: Array, prior: Array,
     normalize: bool = False, literal: bool = False,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return expectations (m, k) of values (n, k) under :func:`filled` answers, and shares (m,).
+    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,).
 
     ``coefficients`` are those of the values and of the constant 1. Weights (n,) are computed only
     for points outside the sample.
@@ -229,14 +238,14 @@ def filled_values(
     plain = out[_plain(rule, take(X, out), take(mass, out))]
     if len(plain):  # no weights are needed
         given = take(raw, plain), take(near, plain)
-        new, own = fill(rule, *given, prior @ values, normalize, take(mass, plain))
+        new, _, own = fill(rule, *given, prior @ values, normalize, take(mass, plain))
         found, share = replaced(found, new, plain), replaced(share, own, plain)
         out = np.setdiff1d(out, plain)
     if not len(out):
         return found, share
     for block in row_blocks(len(out), rule.outputs.n):
         at = out[block]
-        W, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
+        W, _, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
         rows.append(W @ values)
         shares.append(own)
     return replaced(found, xp.concat(rows), out), replaced(share, xp.concat(shares), out)
@@ -266,19 +275,19 @@ def _plain(rule: Conditional, X: Points, mass: Array) -> Bools:
 def fill(
     rule: Conditional, W: Array, support: Array, prior: Array, normalize: bool,
     mass: Array | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Weights (m, n) and the prior's shares (m,) from a rule's weights outside the sample."""
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """:func:`fill_weights` for a rule's weights (m, n) outside the sample."""
     t = trust(support, rule.inputs.usual_support)
     return fill_weights(W, t, min(rule.usual_mass, 1.0), prior, normalize, mass)
 
 
-def warn_unsupported(share: Array, prior: str = "prior", done: str = "is filled in") -> None:
-    """Say how many points lie outside the training sample, which, and how much is the prior's."""
-    told = told_of(share, "points")
+def warn_unsupported(filled: Array, prior: str = "prior", done: str = "is filled in") -> None:
+    """Say how many points lie outside the training sample, which, and how much is filled in."""
+    told = told_of(filled, "points")
     if told:
         warn(
             f"{told[0]} lie outside the training sample, which says little or nothing about them: "
-            f"{told[1]} of the answer is the {prior}'s and {done}"
+            f"{told[1]} of the answer {done}, from the {prior} or by positive weights alone"
         )
 
 

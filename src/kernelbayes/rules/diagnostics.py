@@ -24,8 +24,10 @@ class PosteriorDiagnostics:
         landmark): 1 on a training point, 0 where nothing like x was seen.
     prior_share : array (m,)
         What an estimator has filled from the prior, for want of mass or support: 0 inside the
-        training sample, 1 where nothing like x was seen (:mod:`kernelbayes.rules.support`). The
-        other entries are those of the rule's own answer.
+        training sample, 1 where nothing like x was seen (:mod:`kernelbayes.rules.support`).
+    filled : array (m,)
+        All that is not the rule's own: that, and what stands for negative weights that were dropped
+        where weights nearly cancel. Above 0.1 an estimator warns. All other entries are the rule's.
     solver : gram.Diagnostics
         Of the factorisation, with ``condition`` (estimated condition number of the regularised
         matrix) and ``rescues`` (how often the ridge had to be raised).
@@ -35,10 +37,12 @@ class PosteriorDiagnostics:
     support: Array
     solver: Diagnostics
     prior_share: Array
+    filled: Array = None  # as in files of before it was told
 
     def __repr__(self) -> str:
         """Say all but the embedding and the solver."""
-        names = ("mass", "ess", "negative", "support", "prior_share", "condition", "rescues")
+        names = ["mass", "ess", "negative", "support", "prior_share", "filled"]
+        names += ["condition", "rescues"]
         return f"PosteriorDiagnostics({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
     mass = property(lambda self: self.embedding.mass, doc="Sum of the weights.")
@@ -50,5 +54,6 @@ class PosteriorDiagnostics:
     def __getitem__(self, index: int | slice) -> Self:
         """Return the diagnostics of one conditioning point, or of a slice of them."""
         assert isinstance(self.embedding, Batch)
-        support, share = self.support[index], self.prior_share[index]
-        return type(self)(self.embedding[index], support, self.solver, share)
+        each = (self.support, self.prior_share, self.filled)
+        near, *rest = (None if one is None else one[index] for one in each)
+        return type(self)(self.embedding[index], near, self.solver, *rest)

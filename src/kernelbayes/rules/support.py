@@ -10,20 +10,22 @@ that it extrapolates by large weights of both signs that nearly cancel. So estim
 answer in two ways:
 
 * Where the effective sample size is below one, weights are mostly noise. Their negative part is
-  dropped in proportion: with e the effective sample size, w becomes ``v = e w + (1 - e) w+``, where
-  w+ are the positive weights with the mass of w.
+  dropped in proportion: with e the effective sample size, at most 1, w becomes
+  ``v = e w + (1 - e) w+``, where w+ are the positive weights with the mass of w.
 * Mass that is missing is the prior's, pi:
 
   .. math:: t v + (1 - t c) \pi, \qquad c = \min(1, m / m_{usual}), \quad
-            t = \min(1, s / (0.1 s_{usual}))
+            t = \min(1, s / (0.1 s_{usual})) \min(1, e / 0.1)
 
   with s the support and m the mass of w, which is usual where 99 % of the training points reach
   it, each left out of its own answer.
 
 So an answer goes over into the prior as x leaves the sample, and is the prior where nothing like x
-was seen. ``1 - t c`` is ``diagnostics.prior_share``. Filters trust an observation by the same t,
-with the prediction as the prior. The rules as functions, ``ConditionalEmbedding`` unless it is
-asked to fill, and ``KernelBayesRule(literal=True)`` give w as the papers do.
+was seen; a point with a category that no training point has, in any column, has no support.
+``1 - t c`` is ``diagnostics.prior_share``. ``1 - t c e``, all that is not w, is
+``diagnostics.filled``, and above 0.1 estimators warn. Filters trust an observation by the first
+factor of t, with the prediction as the prior. The rules as functions, ``ConditionalEmbedding``
+unless it is asked to fill, and ``KernelBayesRule(literal=True)`` give w as the papers do.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from kernelbayes.arrays import (
     weighted_sum,
     widened,
 )
+from kernelbayes.embedding.export import MOST_FILLED
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
@@ -63,9 +66,9 @@ OUTLYING = 0.01
 # smallest. Support needs a row of the Gram matrix for each, mass a solve.
 SUPPORT_POINTS, MASS_POINTS = 500, 200
 # A point with less than this share of the usual support is trusted in proportion. For a Gaussian
-# kernel that is two bandwidths away from a training sample which lies close together. A warning
-# names the points of which the prior makes up more than this share.
-UNUSUAL = 0.1
+# kernel that is two bandwidths away from a training sample which lies close together. So is one
+# with a smaller effective sample size: its mean has three times the noise of a single z.
+UNUSUAL = MOST_FILLED
 # Similarities of one point to itself differ from one by less: rounding of single precision.
 SAME = 1e-6
 # Values k(x, x) that differ by less than this, relative to the largest, are the same: a few
@@ -78,12 +81,20 @@ SAME_DIAGONAL = 1e-6
 
 def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     """Similarity of each x to the nearest training point (landmark), shape (m,), in blocks."""
-    training, kernel = kernel.anchors(training), kernel.exact
+    whole, training, kernel = training, kernel.anchors(training), kernel.exact
     parts = []
     for rows in row_blocks(count(X), count(training)):
         chunk = take(X, rows)
         parts.append(kernel.similarity(kernel(chunk, training), chunk, training))
-    return namespace(*parts).concat(parts)
+    return of_seen(kernel, namespace(*parts).concat(parts), X, whole)
+
+
+def of_seen(kernel: Kernel, support: Array, X: Points, training: Points) -> Array:
+    """Supports (m,) of points X, zero for those with a category that no training point has."""
+    for (_, part, x), (_, _, known) in zip(*map(kernel.split, (X, training)), strict=True):
+        if part.is_categorical and x.ndim == 1:
+            support = support * like(np.isin(to_numpy(x), to_numpy(known)), support)
+    return support
 
 
 def usual_support(kernel: Kernel, X: Points) -> float:
@@ -157,15 +168,15 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
 def fill_weights(
     W: Array, t: Array, usual: float, prior: Array, normalize: bool = False,
     mass: Array | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Weights (m, n) and the prior's shares (m,) from weights W trusted by t (m,).
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Weights (m, n), the prior's shares (m,) and all that is filled in (m,), from W trusted by t.
 
     With a mass (m,), W (m, k) and the prior (k,) are expectations instead, under weights of that
     mass whose effective sample size is at least one.
     """
     xp, known = namespace(W), mass is not None
     mass = xp.sum(W, axis=1) if mass is None else mass
-    c = xp.ones_like(mass)
+    c = e = xp.ones_like(mass)
     if usual > 0.0:  # otherwise weights have no mass to speak of, as under a linear kernel
         c = xp.clip(mass / usual, 0.0, 1.0)
     if usual > 0.0 and not known:
@@ -174,13 +185,14 @@ def fill_weights(
         size = xp.sum(positive, axis=1)
         scale = (1.0 - e) * xp.clip(mass, 0.0, 1.0) / xp.where(size > 0, size, xp.ones_like(size))
         W = e[:, None] * W + scale[:, None] * positive
-        mass = xp.sum(W, axis=1)
+        mass, t = xp.sum(W, axis=1), t * xp.clip(e / UNUSUAL, 0.0, 1.0)
     share = 1.0 - t * c
     if normalize:
         W, none = divided(W, mass, prior)
         share = xp.where(none > 0, none, share)
-        return (1.0 - share)[:, None] * W + share[:, None] * prior[None, :], share
-    return t[:, None] * W + share[:, None] * prior[None, :], share
+        t = 1.0 - share
+    W = t[:, None] * W + share[:, None] * prior[None, :]
+    return W, share, 1.0 - (1.0 - share) * e
 
 
 def clipped(x: Array, low: float, high: float | None = None) -> Array:

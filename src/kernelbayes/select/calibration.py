@@ -30,83 +30,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kernelbayes.arrays import as_doubles, as_vectors, like, namespace, row_blocks
+from kernelbayes.arrays import as_doubles, like, row_blocks
 from kernelbayes.embedding import Batch
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.export import categories, is_categorical, probabilities
-from kernelbayes.embedding.mean import LEAST_MASS, Validity
-from kernelbayes.embedding.regions import Shape, ordered
+from kernelbayes.embedding.mean import Validity
+from kernelbayes.embedding.regions import Shape
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.plot.embeddings import plot_confusion
-from kernelbayes.points import share, shares, take
 from kernelbayes.rules.cme import ConditionalEmbedding
-from kernelbayes.rules.conditional import Conditional
+from kernelbayes.rules.predicting import Calibration as Calibration
+from kernelbayes.rules.predicting import left_out, left_out_weights
 from kernelbayes.tables import Table, Told
 from kernelbayes.types import Array, Floats, Ints
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Left-out probability integral transforms, and the quantiles they correct.
-
-    ``pit`` (m, d) is F^(-i)(z_i | x_i) of each coordinate, uniform where nothing needs correcting;
-    ``weights`` (m,) say how much each counts (under the prior in force) and sum to one. Where a
-    belief has few points, z_i may lie beyond all of them: ``beyond`` (m, d), if it is known, says
-    how far above them (or below, if negative), and intervals reach as far beyond the ends of a
-    belief as they must (conformalised quantiles: Romano, Patterson and Candes 2019).
-    """
-
-    pit: Floats
-    weights: Floats
-    beyond: Floats | None = None
-
-    def __repr__(self) -> str:
-        held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
-        told = f"90 % intervals hold {', '.join(map(str, held))} % before correction"
-        return f"Calibration({len(self.pit)} left-out pairs; {told})"
-
-    def levels(self, q: npt.ArrayLike) -> Floats:
-        """Levels (len(q), d) to ask for instead of q, one column per coordinate.
-
-        Below 0 and above 1 they are distances beyond the ends of a belief, in units of the largest.
-        """
-        at, columns = shares(q, "quantile levels"), []
-        every = self.pit if self.beyond is None else self.pit + self.beyond / self._unit
-        for pit in every.T:
-            order = np.argsort(pit, kind="stable")
-            w = self.weights[order]
-            columns.append(np.interp(at, np.cumsum(w) - 0.5 * w, pit[order]))
-        return np.stack(columns, axis=1)
-
-    @property
-    def _unit(self) -> Floats:
-        """Return the largest distance (d,) beyond the ends of beliefs; one where there is none."""
-        far = np.abs(np.zeros_like(self.pit) if self.beyond is None else self.beyond).max(axis=0)
-        return np.where(far > 0.0, far, 1.0)
-
-    def quantile(self, mu: Decoding, q: npt.ArrayLike) -> Array:
-        """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
-        d, own = int(mu.vectors.shape[1]), self.pit.shape[1]
-        if d != own:
-            raise ValueError(
-                f"this calibration was learned for {own} coordinates, the belief has {d}; "
-                "calibrate the model that the belief comes from"
-            )
-        columns, unit = [], self._unit
-        for j, at in enumerate(self.levels(q).T):
-            inside = np.clip(at, 0.0, 1.0)
-            quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
-            columns.append(quantiles + (at - inside) * unit[j])
-        return like(np.stack(columns, axis=-1), mu.weights)
-
-    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
-        """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
-        level = share(level, "level")
-        ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        return namespace(ends).moveaxis(ends, -2, -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,45 +85,21 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Co
         raise ValueError("the original rule has no leave-one-out form; use method='importance'")
     if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
-    Z = None
-    if not is_categorical(rule.outputs):
-        Z = as_doubles(as_vectors(rule.outputs.points, "Z"))
     counts = np.full(rule.n, 1.0 / rule.n)
     if isinstance(model, KernelBayesRule):
         counts = np.maximum(as_doubles(model.prior_weights_), 0.0)
     keep = loo_subset(rule.n)
-    blocks = row_blocks(len(keep), rule.n)
     weights = counts[keep]
     if weights.sum() <= 0:
         raise ValueError("no pair has a positive weight under this prior: nothing to calibrate on")
     weights = weights / weights.sum()
-    if Z is None:
-        points, kernel = rule.outputs.points, rule.outputs.kernel
-        W = (like(left_out_weights(rule, keep[rows]), rule.outputs.uniform) for rows in blocks)
-        found = [probabilities(Batch(points, w, kernel))[1] for w in W]
-        labels, codes = categories(points)
-        return Confusion.of(labels, np.concatenate(found), codes[keep], weights)
-    pit = np.concatenate([_left_out(rule, Z, keep[rows]) for rows in blocks])
-    return Calibration(pit, weights)
-
-
-def _left_out(rule: Conditional, Z: Floats, rows: Ints) -> Floats:
-    """F^(-i)(z_i | x_i) for the pairs i in rows, each coordinate: (len(rows), d)."""
-    W = left_out_weights(rule, rows)
-    columns = []
-    for z, (_, F) in zip(Z.T, ordered(Z, W, "rearranged"), strict=True):
-        place = np.argsort(np.argsort(z, kind="stable"))
-        columns.append(F[np.arange(len(rows)), place[rows]])
-    return np.stack(columns, axis=1)
-
-
-def left_out_weights(rule: Conditional, rows: Ints) -> Floats:
-    """Weights (len(rows), n) at x_i of the rule learned without pair i, divided by their sum."""
-    W = as_doubles(rule(take(rule.inputs.points, rows)).weights).copy()
-    # The full rule's weights without the pair's own, up to a factor 1 / (1 - w_i(x_i)).
-    W[np.arange(len(rows)), rows] = 0.0
-    sums = W.sum(axis=1, keepdims=True)
-    return np.asarray(W / np.where(np.abs(sums) > LEAST_MASS, sums, 1.0))
+    if not is_categorical(rule.outputs):
+        return left_out(rule, keep, weights)
+    points, kernel, blocks = rule.outputs.points, rule.outputs.kernel, row_blocks(len(keep), rule.n)
+    W = (like(left_out_weights(rule, keep[rows]), rule.outputs.uniform) for rows in blocks)
+    found = [probabilities(Batch(points, w, kernel))[1] for w in W]
+    labels, codes = categories(points)
+    return Confusion.of(labels, np.concatenate(found), codes[keep], weights)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
