@@ -17,7 +17,6 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.files import known
 from kernelbayes.files.derived import left_out
 from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
-from kernelbayes.gram.finite import Landmarks
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import Component
 from kernelbayes.rules.conditional import Conditional
@@ -105,8 +104,8 @@ class Encoder:
             names = [n for n in getattr(value, "__dict__", {}) if not known.is_cache(cls, n)]
         state = {n: getattr(value, n) for n in names}
         node: dict[str, Node] = {"class": label}
-        if isinstance(value, Landmarks):
-            state["measured"] = value.error  # not the points to measure it on
+        if "measured" in state:  # the error of landmarks, not the points to measure it on
+            state["measured"] = value.error
         for name in left_out(cls, state):
             del state[name]
         if isinstance(value, Conditional) and isinstance(value.operator, DenseWeighted):
