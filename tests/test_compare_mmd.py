@@ -277,3 +277,12 @@ def test_clear_errors():
         kb.mmd_test(np.arange(5), np.arange(5, 10), np.eye(10))
     with pytest.warns(kb.NumericalWarning, match="effective sample size"):
         kb.mmd_test(X, Y, None, 20, 0, weights_x=[1.0, *[1e-6] * 9])
+
+
+def test_power_is_at_least_the_level():
+    """Samples that are more alike than chance would have them do not make a test reject less."""
+    x = np.sort(np.random.default_rng(0).normal(size=60))
+    for alpha in (0.05, 0.2):
+        result = kb.mmd_test(x[::2], x[1::2], alpha=alpha, rng=0)
+        assert result.pvalue > 0.5
+        assert result.power_estimate == alpha
