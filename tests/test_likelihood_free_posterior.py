@@ -7,7 +7,15 @@ import pytest
 from scipy import stats
 from sklearn.model_selection import cross_val_score
 
-from kernelbayes import LikelihoodFree, NumericalWarning, Posterior, Posteriors, as_prior
+from kernelbayes import (
+    LikelihoodFree,
+    NumericalWarning,
+    Posterior,
+    Posteriors,
+    as_prior,
+    load,
+    save,
+)
 from kernelbayes.embedding.smooth import Smoothing
 from kernelbayes.likelihood_free.posterior import make_posterior
 
@@ -116,3 +124,12 @@ def test_draws_at_an_edge_have_the_deviation_of_the_points(h):
     # Deviations of 2000 and of 4000 draws have errors of 1.6 % and 1.1 %; three steps end near.
     np.testing.assert_allclose(drawn.std(axis=0), points.std(axis=0), rtol=0.1)
     assert np.all(prior.inside(drawn))
+
+
+def test_the_density_of_a_learned_likelihood_is_kept_in_files(tmp_path):
+    theta, x = pairs(100)
+    found = LikelihoodFree(PRIOR, method="likelihood", rng=0).fit(theta, x).posterior(x[0])
+    save(found, tmp_path / "posterior.kb")
+    read = load(tmp_path / "posterior.kb")
+    np.testing.assert_array_equal(read.sample(5, rng=0), found.sample(5, rng=0))
+    np.testing.assert_array_equal(read.log_density(theta[:3]), found.log_density(theta[:3]))

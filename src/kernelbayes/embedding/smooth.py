@@ -140,10 +140,7 @@ class Smoothed:
         return replace(blank, h=local_shares(blank.whitened, how))
 
     def within(self, how: Smoothing, inside: Callable[[Floats], Bools]) -> Self:
-        """Smooth the sample so that it has the points' deviations inside of a support.
-
-        What is cut off at an edge makes them smaller; so points are moved apart first.
-        """
+        """Move points apart, to make up for the deviation that is cut off at a support's edge."""
         smooth, mean = self, self.weights @ self.points
         wanted, apart = np.sqrt(self.weights @ (self.points - mean) ** 2), np.ones(len(mean))
         for _ in range(STEPS_APART):

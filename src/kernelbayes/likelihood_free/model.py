@@ -264,7 +264,7 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
             self.names_,
             kernel=self.kernel_,
             space=self.space_,
-            smoothing=how.smoothing if isinstance(how, Density) else how,
+            smoothing=None if isinstance(how, Density) else how,
             template=self.template_,
         )
 

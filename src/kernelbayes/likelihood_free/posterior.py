@@ -130,12 +130,15 @@ class Posterior(Embedding):
         generator = as_generator(rng)
         kept: list[Floats] = []
         missing = integer(m, "the number of draws")
+        if self._known is not None:
+            drawn = self._known.draw(missing, self._in_coordinates[:2], generator)
+            return like(self._space.parameters(drawn), self.points)
         for _ in range(ATTEMPTS):
             drawn, inside = self._draw(2 * missing, generator)
             kept.append(drawn[inside][:missing])
             missing -= len(kept[-1])
             if missing == 0:
-                return like(self._moved(np.concatenate(kept), generator), self.points)
+                return like(np.concatenate(kept), self.points)
         drawn, _ = self._draw(missing, generator)  # nearly all mass is outside: move onto the edge
         moved = drawn if self.prior is None else self.prior.project(drawn)
         return like(np.concatenate([*kept, moved]), self.points)
@@ -147,13 +150,6 @@ class Posterior(Embedding):
         if self.prior.simplices:
             drawn = np.where(drawn < 0, drawn, self.prior.project(drawn))
         return drawn, self.prior.inside(drawn)
-
-    def _moved(self, drawn: Floats, rng: np.random.Generator) -> Floats:
-        """Draws (m, d) of the smoothed points, moved towards the density if that is known."""
-        if self._known is None:
-            return drawn
-        start, (points, weights, _) = self._space.coordinates(drawn), self._in_coordinates
-        return self._space.parameters(self._known.moved(start, (points, weights), rng))
 
     @property
     def _known(self) -> Density | None:

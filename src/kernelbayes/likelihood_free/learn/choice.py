@@ -35,9 +35,10 @@ LIKELIHOOD_COLUMNS = 30
 # The stages of the race: held-out simulations scored, and how many variants advance to the stage.
 LOOKS = ((4, None), (12, 30), (40, 10), (150, 3))
 # The best variant is compared with itself, smoothed by the distance to neighbours and widened by
-# these powers of the likelihood, on so many held-out simulations: a deviation is known to 1 in
-# sqrt(2 * 100 d), a few per cent, about as much as two powers differ.
-TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15), 100
+# these powers of the likelihood (a learned one may be narrowed too), on so many held-out
+# simulations: a deviation is known to 1 in sqrt(2 * 100 d), a few per cent, about as much as two
+# powers differ.
+TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 1.25, 1.55), 100
 # It meets the learned likelihoods, which are slower, on the last of these, in stages too. After the
 # first a likelihood that is behind by this many standard errors stops.
 LIKELIHOOD_LOOKS, FAR_BEHIND = (15, 40), 2.0
@@ -271,7 +272,7 @@ class _Contest:
             return found if known is None else np.vstack([found, known])
         found = np.full((len(rows), len(TEMPERS)), -np.inf)
         how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
-        for k, temper in enumerate(TEMPERS):
+        for k, temper in enumerate(t for t in TEMPERS if t <= 1.0):
             if k == 0 and known is not None:
                 found[:, 0] = known[:, 0]
                 continue

@@ -84,8 +84,8 @@ class Likelihood:
         for log_likelihood, found in self._drawn(data, rng, quick):
             if isinstance(found, Weighted):
                 sample = heaviest(found.points, found.weights)
-                known = log_likelihood, self._log_prior, float(found.log_evidence()[0])
-                yield *sample, Density(*known, best_smoothing(*sample, rng))
+                forward, s = log_likelihood.args
+                yield *sample, Density(self, forward, s, float(found.log_evidence()[0]))
             else:
                 yield *found, self.variant.smoothing
 
@@ -120,7 +120,7 @@ class Likelihood:
 
     def _drawn(
         self, data: Observed, rng: np.random.Generator, quick: bool
-    ) -> Iterator[tuple[LogDensity, Weighted | Sample]]:
+    ) -> Iterator[tuple[partial[Floats], Weighted | Sample]]:
         """Log likelihood given each of the data, and weighted draws of the posterior."""
         observed = data.X if data.rows is None or self.variant.summary == NEAR else data.rows
         if self.variant.summary == "mean":
@@ -141,7 +141,7 @@ class Likelihood:
         start: Sample,
         rng: np.random.Generator,
         quick: bool,
-    ) -> tuple[LogDensity, Weighted | Sample]:
+    ) -> tuple[partial[Floats], Weighted | Sample]:
         """Log likelihood of an observation, and weighted draws by proposals from a first sample."""
         log_likelihood = partial(self._log_likelihood, forward, s)
         if not self.task.has_density:  # the prior's draws are the proposal
@@ -158,6 +158,10 @@ class Likelihood:
 
     def _log_likelihood(self, forward: Forward | Quadratic, s: Floats, P: Floats) -> Floats:
         return self.variant.temper * forward.log_likelihood(P, s)
+
+    def log_joint(self, forward: Forward | Quadratic, s: Floats, P: Floats) -> Floats:
+        """Log likelihood of an observation plus log prior (n,) at coordinates (n, d)."""
+        return self._log_likelihood(forward, s, P) + self._log_prior(P)
 
     def _log_prior(self, P: Floats) -> Floats:
         """Log density (n,) of the prior; if it has none, that of its draws, smoothed."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from kernelbayes.embedding.smooth import Sample, Smoothed, Smoothing, heaviest
+from kernelbayes.embedding.smooth import Sample, Smoothed, heaviest
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.likelihood_free.learn.adjust import least_squares_fit, quadratic, quadratic_terms
 from kernelbayes.types import Floats
@@ -31,10 +32,10 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
-# Metropolis steps of each draw, two for the time they take, and their length: that of the best step
-# for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter Braak 2006), down to a
-# share of it, since in a posterior of several parts most points are in different ones.
-STEPS_OF_DRAWS, BEST_STEP, SHORTEST_STEP = 2, 2.38, 0.05
+# Metropolis steps of each draw, three for the time they take, and their length: that of the best
+# step for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter Braak 2006), down to
+# a share of it, since in a posterior of several parts most points are in different ones.
+STEPS_OF_DRAWS, BEST_STEP, SHORTEST_STEP = 3, 2.38, 0.05
 
 
 def near_count(n: int, d: int) -> int:
@@ -93,24 +94,28 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """Posterior density of a learned likelihood, as the contest scores it; where draws start."""
+    """Posterior density of a learned likelihood, as the contest scores it, and draws of it."""
 
-    log_likelihood: LogDensity
-    log_prior: LogDensity
+    learner: Any
+    forward: Any
+    s: Floats
     log_evidence: float
-    smoothing: Smoothing
 
     def log_density(self, P: Floats) -> Floats:
         """Log density (k,) at coordinates (k, d)."""
-        return self.log_prior(P) + self.log_likelihood(P) - self.log_evidence
+        logs: Floats = self.learner.log_joint(self.forward, self.s, P)
+        return logs - self.log_evidence
 
-    def moved(self, T: Floats, sample: Sample, rng: np.random.Generator) -> Floats:
-        """Draws (m, d) moved towards the density, by Metropolis steps that keep it.
+    def draw(self, m: int, sample: Sample, rng: np.random.Generator) -> Floats:
+        """Draws (m, d): points of a weighted sample, then moved by Metropolis steps.
 
-        Differential evolution: along differences of two points of a sample, which do not depend on
-        the draw, so that a step and its reverse are equally likely.
+        Systematic resampling makes few copies. Steps are along differences of two points, which do
+        not depend on the draw, so that a step and its reverse are equally likely (ter Braak 2006).
         """
-        (points, weights), (m, d), logs = sample, T.shape, self.log_density(T)
+        (points, weights), d = sample, sample[0].shape[1]
+        shares = (rng.uniform() + rng.permutation(m)) / m
+        T = points[np.searchsorted(np.cumsum(weights)[:-1], shares)]
+        logs = self.log_density(T)
         for _ in range(STEPS_OF_DRAWS):
             first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
             length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
