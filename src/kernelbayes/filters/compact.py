@@ -34,11 +34,11 @@ from kernelbayes.filters.choose.smoothing import chosen_smoothing
 from kernelbayes.filters.model import (
     Dynamics,
     Observations,
-    counted,
     inverse_ridge,
 )
 from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
+from kernelbayes.filters.update import counted
 from kernelbayes.gram import Gram, LowRank
 from kernelbayes.gram.solvers import scale_rows
 from kernelbayes.points import count, integer, numeric_values, share, take

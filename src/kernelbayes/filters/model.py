@@ -224,7 +224,8 @@ class Observations:
         if key not in self.solvers:
             n = count(self.X)
             there = np.ones(n) if self.usable is None else self.usable.astype(float)
-            weights = counted(self.counts, like(there / max(there.sum(), 1.0), self.gram.diag))
+            weights = like(there / max(there.sum(), 1.0), self.gram.diag)
+            weights = weights if self.counts is None else scale_rows(self.counts, weights)
             if len(self.solvers) >= MOST_SOLVERS:
                 self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
             self.solvers[key] = turn(self.gram, weights, *key)
@@ -243,11 +244,6 @@ class Observations:
     def usual_support(self) -> float:
         """Similarity to the nearest other observation that 99 % of the training sample reach."""
         return self.usual or usual_support(self.exact.exact, self.X)
-
-
-def counted(counts: Array | None, values: Array) -> Array:
-    """Return values (n,) or (n, k) times how much each of n pairs counts."""
-    return values if counts is None else scale_rows(counts, values)
 
 
 def needs_filling(known: Bools) -> bool:

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from kernelbayes.arrays import namespace
 from kernelbayes.filters.beliefs import StepInfo
-from kernelbayes.filters.model import Dynamics, counted
+from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.step import normalised, scatter, transition_weights
-from kernelbayes.filters.update import Seen
+from kernelbayes.filters.update import Seen, counted
 from kernelbayes.points import take
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.types import Array, Points

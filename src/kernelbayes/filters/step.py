@@ -29,11 +29,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import like, namespace, to_numpy, total, warn
 from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
-from kernelbayes.filters.model import Dynamics, counted
+from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
     Seen,
     bayes_rule_at,
+    counted,
     literal_posterior,
     observe,
     on_sample,

@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 from kernelbayes.arrays import namespace, row_blocks, to_numpy
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import Dynamics, Observations, Rule, counted
+from kernelbayes.filters.model import Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
-from kernelbayes.gram.solvers import cho_solve, factor_with_ridge
+from kernelbayes.gram.solvers import cho_solve, factor_with_ridge, scale_rows
 from kernelbayes.points import concatenate, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.conditional import trust
@@ -173,6 +173,11 @@ def observe_all(model: Filter, X: Points) -> list[Seen]:
 
 
 # --- the equations --------------------------------------------------------------------------------
+
+
+def counted(counts: Array | None, values: Array) -> Array:
+    """Return values (n,) or (n, k) times how much each of n pairs counts."""
+    return values if counts is None else scale_rows(counts, values)
 
 
 def on_sample(dynamics: Dynamics, W: Array) -> Array:
