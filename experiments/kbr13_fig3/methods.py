@@ -78,7 +78,7 @@ def rejection(theta, x, observed, distances, fraction, adjust):
     for y, far in zip(observed, distances, strict=True):
         kept = np.argpartition(far, keep - 1)[:keep]
         if adjust:
-            weights = epanechnikov(far[kept], far[kept].max())
+            weights = epanechnikov(far[None, kept], far[kept].max(keepdims=True)[None])[0]
             means.append(weights @ local_linear(theta[kept], x[kept] - y, weights))
         else:
             means.append(theta[kept].mean(axis=0))
