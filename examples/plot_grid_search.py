@@ -18,7 +18,7 @@ y = np.sin(2.0 * X[:, 0]) + (0.1 + 0.1 * np.abs(X[:, 0])) * rng.normal(size=200)
 
 # %%
 # Every setting of a kernel has a name: ``kernel_x__bandwidth``.
-grid = {"kernel_x__bandwidth": [0.1, 0.3, 1.0, 3.0], "ridge": [1e-4, 1e-2]}
+grid = {"kernel_x__bandwidth": [0.3, 0.6, 1.0, 3.0], "ridge": [1e-4, 1e-2]}
 search = GridSearchCV(kb.KernelBayesRule(kernel_x=kb.Gaussian(1.0)), grid, cv=4).fit(X, y)
 print(search.best_params_, round(search.best_score_, 3))
 
