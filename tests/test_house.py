@@ -14,8 +14,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # defaults that race, graphs, files, command line, reports, checks, scale, learned features) is as
 # long again as what was saved. The bar keeps watch until that is made smaller. It was 37 000 before
 # signatures packed by hand were laid out by the formatter, and before tracked features, sums of
-# kernel columns, circular pictures and kernels of single edges.
-MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 37_600, 350, 14
+# kernel columns, circular pictures and kernels of single edges; 37 600 before forgetting, compact
+# filters of the original rule, calibrated predictions and posteriors of learned likelihoods.
+MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 37_850, 350, 14
 MOST_ANY = 0.15
 
 

@@ -46,6 +46,7 @@ from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, Training, join, names_of, read
 from kernelbayes.filters.smooth import Smoothing
 from kernelbayes.filters.step import normalised
+from kernelbayes.filters.update import counted
 from kernelbayes.gram import check_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, doubled, integer, option, take
@@ -299,7 +300,9 @@ class KernelBayesFilter(Filter):
         L = self.dynamics_.features
         if isinstance(initial, str):
             option(initial, "initial", ("uniform", "observation"))
-            return namespace(L).ones_like(L[:, 0]) / self.dynamics_.n
+            return counted(
+                self.dynamics_.counts, namespace(L).ones_like(L[:, 0]) / self.dynamics_.n
+            )
         if isinstance(initial, Embedding) and initial.points is self.Z_:
             weights = doubled(initial.weights)
         else:

@@ -180,7 +180,8 @@ def _counts(
 ) -> Floats:
     """How much each pair that a filter has is to count from now on, and each of the new ones."""
     before = model.dynamics_.counts
-    known = np.ones(model.n) if before is None else as_doubles(before) / before[-1]  # the newest
+    known = np.ones(model.n) if before is None else as_doubles(before)
+    known = known / known[-1]  # the newest count one
     if not callable(forgetting):
         return np.concatenate([forgetting * known, np.ones(new)])
     found = as_doubles(forgetting(model.Z_)).ravel()
@@ -200,6 +201,8 @@ def _counting(model: KernelBayesFilter, counts: Floats) -> None:
     if model.ratio != "kulsif":
         raise ValueError(f"forgetting knows the ratio 'kulsif', not {model.ratio!r}")
     moving = counts[known.source]
+    if not moving.any():
+        raise ValueError("forgetting leaves no transition that counts; give longer new sequences")
     L, (c, m) = known.features, (like(w / w.mean(), known.features) for w in (counts, moving))
     eta, controlled = model.transition_ridge_, known.controlled
     if controlled is not None:

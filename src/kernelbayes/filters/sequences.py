@@ -184,9 +184,10 @@ def _check_states(Z: Points, number: int | None) -> None:
     raise ValueError(
         f"Z has NaN in {len(rows)} rows{where}, first in row {rows[0]}: training states must be "
         "known. Split the sequence here, so that no transition leads over the hole:\n"
-        "    known = np.flatnonzero(~np.isnan(Z.reshape(len(Z), -1)).any(axis=1))\n"
+        "    known = np.flatnonzero(~np.isnan(np.asarray(Z).reshape(len(Z), -1)).any(axis=1))\n"
         "    runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)\n"
-        "    model.fit([X[run] for run in runs], [Z[run] for run in runs])"
+        "    model.fit([X[run] for run in runs], [Z[run] for run in runs])\n"
+        "(of data frames, X.iloc[run] and Z.iloc[run])"
     )
 
 

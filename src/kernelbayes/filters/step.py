@@ -32,6 +32,7 @@ from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, ch
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
 from kernelbayes.filters.update import (
+    TRUSTED_SHARE,
     Seen,
     bayes_rule_at,
     counted,
@@ -48,9 +49,6 @@ from kernelbayes.types import Array, Bools, Floats, Ints, Points, PointsLike
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
-# Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
-# by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
-TRUSTED_SHARE = 0.1
 # Factors of an update's ridge until its weights do not cancel; ridges are chosen by the decade.
 RAISED = (1.0, 10.0, 100.0, 1000.0)
 # Share of a prediction that has left the training states above which a warning says so: the belief
@@ -91,7 +89,8 @@ def _moved(dynamics: Dynamics, W: Array, control: Points | None) -> tuple[Array,
     if not xp.any(lost):
         return V / mass, none
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
-    return xp.where(lost[None, :], 1.0 / V.shape[0], divided), np.asarray(to_numpy(lost))
+    even = counted(dynamics.counts, xp.ones_like(V) / V.shape[0])
+    return xp.where(lost[None, :], even, divided), np.asarray(to_numpy(lost))
 
 
 def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = None) -> Array:

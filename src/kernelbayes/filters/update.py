@@ -36,6 +36,9 @@ from kernelbayes.types import Array, Floats, Points, PointsLike
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
+# Weights whose sum is below this share of the sum of their absolute values nearly cancel: dividing
+# by the sum would magnify rounding errors tenfold or more, and their mean may lie anywhere.
+TRUSTED_SHARE = 0.1
 # Prior weights below this share of the largest are rounding errors of the operators before them.
 ACTIVE = 1e-10
 
@@ -238,7 +241,9 @@ def bayes_rule_at(
     xp = namespace(gamma)
     gram, rule = observations.gram, observations.rule
     if observations.sums is not None:
-        return observations.sums.posterior(gamma, column, times * observations.ridge, plain)
+        w, rescued = observations.sums.posterior(gamma, column, times * observations.ridge, plain)
+        if float(w @ w) <= float(xp.sum(w)) ** 2 and xp.sum(w) > TRUSTED_SHARE * xp.sum(xp.abs(w)):
+            return w, rescued  # else the pairs cannot hold it: their own rule
     if plain is not None or rule.memory == 0.0:
         return regressed(observations, column, plain, times)
     if observations.usable is not None:  # a pair whose observation is missing says nothing here

@@ -110,8 +110,12 @@ class Region:
         return self.prior.ppf(rng.uniform(low, high, size=(n, self.prior.dim)))
 
     def log_density(self, theta: Floats) -> Floats:
-        """Log density (n,) of the prior, -inf outside of the region; not normalised."""
-        return np.where(self.inside(theta), self.prior.log_density(theta), -np.inf)
+        """Log density (n,) of the prior given the region, -inf outside of it."""
+        log_share = 0.0
+        region: Region | None = self
+        while region is not None:
+            log_share, region = log_share + np.log(region.share), region.before
+        return np.where(self.inside(theta), self.prior.log_density(theta) - log_share, -np.inf)
 
     def restricted(self) -> Prior:
         """Prior given that parameters lie in the region."""

@@ -136,7 +136,9 @@ def take_columns(points: Points, columns: Sequence[int]) -> Points:
 
 
 def concatenate(first: Points, *others: Points) -> Points:
-    """Join sets of points of one space."""
+    """Join sets of points of one space; a single one as it is, not a copy."""
+    if not others:
+        return first
     if isinstance(first, Mapping):
         return {name: concatenate(part, *(o[name] for o in others)) for name, part in first.items()}
     if is_array_api_obj(first):

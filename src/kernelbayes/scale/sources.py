@@ -88,7 +88,7 @@ class Blocks(Source):
         try:
             if self.client is None:
                 return tuple(dask.compute(*tasks))
-            return tuple(self.client.gather(self.client.compute(list(tasks))))
+            return tuple(self.client.compute(dask.delayed(list(tasks))).result())
         except Exception as error:
             if type(error).__name__ not in ("BrokenProcessPool", "KilledWorker"):
                 raise
