@@ -159,3 +159,22 @@ def test_sums_in_coordinates_are_sums_over_pairs():
     np.testing.assert_allclose(
         A[picks].T @ sums.posterior(B[picks] @ beta, c, 0.3, 0.1)[0], A.T @ w
     )
+
+
+@pytest.mark.parametrize("budget", [30, 60])
+def test_few_pairs_of_the_original_rule_lose_no_observations(budget):
+    """Pairs that cannot hold the sums follow the rule over themselves."""
+    errors = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        Z = [0.3 * np.cumsum(rng.normal(size=60)) for _ in range(4)]
+        X = [z + 0.2 * rng.normal(size=60) for z in Z]
+        full = KernelBayesFilter(
+            Gaussian(1.0), Gaussian(1.0), method="original", rank=20, prior_ridge=1e-3,
+            transition_ridge=1e-3, ridge=1e-2, memory=1.0, tempering=1.0, lags=1, order=1,
+            features="raw", intervals="plain", rng=0,
+        ).fit(X[:3], Z[:3])  # fmt: skip
+        models = full, full.compact(budget)
+        errors.append([np.mean((m.filter(X[3]).mean()[:, 0] - Z[3]) ** 2) for m in models])
+    whole, compact = np.sqrt(np.mean(errors, axis=0))
+    assert compact < 1.5 * whole  # three times it where observations were lost

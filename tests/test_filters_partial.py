@@ -179,6 +179,16 @@ def test_forgetting_twice_and_dropping_the_oldest(recordings):
     assert again.dynamics_.counts is None
 
 
+def test_a_filter_that_has_forgotten_starts_from_what_its_pairs_count(recordings):
+    (A, a), (B, b), (N, _) = recordings
+    half = kb.KernelBayesFilter(**GIVEN).fit(A, a).partial_fit(B, b, forgetting=0.5)
+    twice = kb.KernelBayesFilter(**GIVEN).fit([A, B, B], [a, b, b])
+    means = [one.start().belief.mean() for one in (half, twice)]
+    np.testing.assert_allclose(means[0], means[1], rtol=1e-9)
+    with pytest.raises(ValueError, match="no transition that counts"):
+        half.partial_fit(N[:1], b[:1], forgetting=lambda z: np.zeros(len(z)))
+
+
 def test_a_density_ratio_weighs_old_pairs(recordings, tmp_path):
     (A, a), (B, b), (N, _) = recordings
     ratio = kb.density_ratio(b[:10], a, GIVEN["kernel_z"])

@@ -195,3 +195,15 @@ def test_suggestions_of_a_fitted_model_and_of_posteriors_without_a_prior():
     assert [word is not None for word in model.posterior([[0.5], [2.0]]).suggestion] == [True] * 2
     assert kb.LikelihoodFree(rng=0, **near).fit(theta, x).posterior(0.5).suggestion is None
     assert normal_posterior(0.0, 1.0, stats.norm(0, BROAD)).suggestion is None  # not of simulations
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_densities_after_rounds_integrate_to_one(seed):
+    posterior = kb.infer(
+        lambda t, rng: t + 0.1 * rng.normal(size=t.shape), [stats.uniform(-5.0, 10.0)],
+        np.array([0.7]), n_simulations=300, rounds=2, method="likelihood", rng=seed,
+    )  # fmt: skip
+    grid = np.linspace(-1.0, 3.0, 4001)
+    mass = np.sum(np.exp(posterior.log_density(grid[:, None]))) * (grid[1] - grid[0])
+    # Evidence by importance sampling with some hundred effective draws; it was .90.
+    assert mass == pytest.approx(1.0, abs=0.06)
