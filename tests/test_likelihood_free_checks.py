@@ -247,7 +247,7 @@ def test_bad_use_of_the_checks_is_refused():
         sbc(Model(), rng=0)
     with pytest.raises(ValueError, match="5 parameters but 4"):
         sbc(Model(), theta=np.zeros((5, 2)), x=np.zeros((4, 2)), rng=0)
-    with pytest.raises(ValueError, match="over 2 parameters"):
+    with pytest.raises(ValueError, match="have 2 parameters, the truth has 3"):
         sbc(Model(), theta=np.zeros((5, 3)), x=np.zeros((5, 2)), rng=0)
     with pytest.raises(TypeError, match="posterior"):
         sbc(1.0, **pairs, rng=0)
