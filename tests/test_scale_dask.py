@@ -56,8 +56,8 @@ def dying(block, marker):
     return os.kill(os.getpid(), signal.SIGKILL)
 
 
-# Passes by itself, but hung twice when run among all tests: no worker was started again. The cause is
-# not known, so it is not part of the quick tests, which would never end.
+# Passes by itself, but hung twice when run among all tests: no worker was started again. The cause
+# is not known, so it is not part of the quick tests, which would never end.
 @pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(client, tmp_path):
     X, Z = pairs()
