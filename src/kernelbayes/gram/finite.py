@@ -25,6 +25,7 @@ from kernelbayes.arrays import (
 from kernelbayes.gram.lapack import condition_number, pivoted_factor, solve_triangular
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.algebra import SameSpace
+from kernelbayes.kernels.base import answer
 from kernelbayes.points import count, doubled, in_order, sum_over_rows, take, take_columns
 from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
@@ -87,10 +88,7 @@ class _Finite(FiniteKernel, SameSpace):
 
     kernel: Kernel
 
-    @property
-    def exact(self) -> Kernel:
-        """The kernel that is approximated."""
-        return self.kernel
+    exact = answer(lambda self: self.kernel)
 
     def scaled(self, factor: float) -> Kernel:  # noqa: ARG002
         """Return the kernel itself: landmarks or frequencies belong to its bandwidth."""

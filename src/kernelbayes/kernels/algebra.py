@@ -45,11 +45,7 @@ class Composite(Kernel):
     takes_rows = answer(lambda self: all(kernel.takes_rows for kernel in self.children))
     is_vector = answer(lambda self: all(kernel.is_vector for kernel in self.children))
     is_smooth = answer(lambda self: all(kernel.is_smooth for kernel in self.children))
-
-    @property
-    def exact(self) -> Kernel:
-        """The same of the kernels that those in it approximate."""
-        return self._with(lambda kernel: kernel.exact)
+    exact = answer(lambda self: self._with(lambda kernel: kernel.exact))
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 PAIRED_ROWS, PAIRED_FEATURE_ROWS = 16, 1024
 
 
-def answer(ask: Callable[[Any], bool]) -> Any:
-    """Property for an answer that depends on the instance."""
-    return property(ask)
+answer: Any = property  # for an answer that depends on the instance; see ``Kernel``
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +110,8 @@ class Kernel(ABC):
 
     # --- what a kernel knows of itself -----------------------------------------------------------
 
-    # Answers that are right, if cautious, for any kernel; a class that knows better says so in one
-    # line, or by a property made with :func:`answer`.
+    # Answers that hold, if cautiously, for any kernel. A class that knows better says so in one
+    # line, or with ``answer``.
     finite = False  # finitely many features, given by ``features``
     by_name = False  # reads columns by name (a frame is then kept as named columns)
     takes_rows = True  # a point is a row of an (n, d) array: not an image, a string or a category
@@ -124,20 +122,12 @@ class Kernel(ABC):
     has_density = answer(lambda self: not self.is_categorical)
     is_smooth = False  # known to be differentiable on vectors
     is_stationary = False  # a function of x - y on R^d, so that it has a ``spectrum``
-
-    @property
-    def gaussian_bandwidth(self) -> float | tuple[float, ...] | None:
-        """Bandwidth of a Gaussian kernel, for closed forms; None for any other kernel."""
-        return None
+    gaussian_bandwidth = answer(lambda _: None)  # that of a Gaussian kernel, for closed forms
+    exact = answer(lambda self: self)  # the kernel that this one approximates
 
     def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats] | None:  # noqa: ARG002
         """Profile at exponents ``-|u - v|^2 / 2`` and two derivatives; None if it has none."""
         return None
-
-    @property
-    def exact(self) -> Kernel:
-        """The kernel that this one approximates; itself if it is no approximation."""
-        return self
 
     def anchors(self, points: Points) -> Points:
         """Points that stand for a training sample: itself, or the landmarks of a projection."""
@@ -232,9 +222,6 @@ class Kernel(ABC):
 
     # --- what a subclass provides ----------------------------------------------------------------
 
-    def _points(self, X: PointsLike, name: str) -> Points:
-        return as_vectors(X, name)
-
     @abstractmethod
     def _cross(self, X: Points, Y: Points) -> Array:
         """Gram matrix between two sets of checked points."""
@@ -242,6 +229,9 @@ class Kernel(ABC):
     @abstractmethod
     def _diag(self, X: Points) -> Array:
         """Diagonal for checked points."""
+
+    def _points(self, X: PointsLike, name: str) -> Points:
+        return as_vectors(X, name)
 
     def _self(self, X: Points) -> Array:
         return mirror(self._cross(X, X), self._diag(X))
@@ -304,11 +294,14 @@ def as_kernel(kernel: Any, name: str = "kernel") -> Kernel:
     """Return the kernel; a TypeError says what was given instead."""
     if isinstance(kernel, Kernel):
         return kernel
-    hint = "is the class; make an instance of it" if isinstance(kernel, type) else "is no kernel"
-    hint = "is a function; give Custom of it" if isinstance(kernel, FunctionType) else hint
-    if hasattr(kernel, "fit") and not isinstance(kernel, type):
+    hint = "is no kernel"
+    if isinstance(kernel, type):
+        hint = "is the class; make an instance of it"
+    elif isinstance(kernel, FunctionType):
+        hint = "is a function; give Custom of it"
+    elif hasattr(kernel, "fit"):
         hint = "makes one: give what its fit(X, Z) returns"
-    if isinstance(kernel, str) and kernel == "precomputed":
+    elif isinstance(kernel, str) and kernel == "precomputed":
         hint = "is for rules; give Precomputed(G) here, and its rows as points"
     raise TypeError(f"{name} must be a Kernel, e.g. Gaussian(1.0); {reprlib.repr(kernel)} {hint}")
 

@@ -33,7 +33,7 @@ from kernelbayes.arrays import (
     total,
     warn,
 )
-from kernelbayes.kernels.base import Kernel, mirror
+from kernelbayes.kernels.base import Kernel, answer, mirror
 from kernelbayes.kernels.stationary import Stationary
 from kernelbayes.points import count, flag, positive, positive_each, take
 from kernelbayes.types import Array, Floats, Points, PointsLike
@@ -223,11 +223,7 @@ class Gaussian(Radial, Stationary):
     """
 
     is_smooth = True
-
-    @property
-    def gaussian_bandwidth(self) -> float | tuple[float, ...]:
-        """The bandwidth: this is the Gaussian kernel."""
-        return self.bandwidth
+    gaussian_bandwidth = answer(lambda self: self.bandwidth)
 
     def slopes(self, E: Floats) -> tuple[Floats, Floats, Floats]:
         """Profile and two derivatives: all the same."""
