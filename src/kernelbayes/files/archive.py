@@ -32,9 +32,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.files.decode import Decoder
-from kernelbayes.files.encode import Encoder
 from kernelbayes.files.known import KINDS_STORED, Node
+from kernelbayes.files.tree import Decoder, Encoder
 
 # Version of the format: a reader takes files of its own and of all older versions. From 2 on, what
 # ``derived`` names is left out.

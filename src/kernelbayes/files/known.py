@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
@@ -42,11 +42,8 @@ def class_named(name: str) -> type:
     known, (package, *_, short) = registry(), MOVED.get(name, name).split(".")
     if name in known:
         return known[name]
-    (found,) = (
-        cls
-        for place, cls in known.items()
-        if place.split(".")[0] == package and cls.__name__ == short
-    )
+    moved = [cls for place, cls in known.items() if place.split(".")[0] == package]
+    (found,) = (cls for cls in moved if cls.__name__ == short)
     return found
 
 
@@ -60,7 +57,7 @@ def _names() -> dict[type, str]:
     return {cls: name for name, cls in registry().items()}
 
 
-def stored_fields(cls: type) -> tuple[str, ...] | None:
+def stored_fields(cls: type) -> Sequence[str] | None:
     """Fields of a dataclass that are not caches; None for other classes, and for estimators."""
     if not dataclasses.is_dataclass(cls) or issubclass(cls, BaseEstimator):
         return None
