@@ -6,17 +6,15 @@ No bandwidth is right for every difference. An aggregated test (MMDAgg and HSICA
 .. math:: \text{reject if}\quad \max_k \big( T_k - q_k(1 - u_\alpha w_k) \big) > 0
 
 where q_k is the quantile of statistic k under permutations and u_alpha the largest number at which
-this happens for at most a share alpha of the permutations. All kernels see the *same* permutations,
-so that their dependence is accounted for and little is lost for having many of them. The original
-finds u_alpha by bisection on a second set of permutations. Here the same set, with the observed
-sample as one of its members, gives the solution itself: with p_k the p-value of each member, u =
-min_k p_k / w_k is a statistic like any other, its permutation p-value is valid at every sample
-size, and u_alpha is its alpha-quantile.
+this happens for at most a share alpha of them. The original finds u_alpha by bisection on a second
+set of permutations. Here all kernels see the same set, of which the observed sample is a member:
+with p_k the p-value of each member, u = min_k p_k / w_k is a statistic like any other, its
+permutation p-value is valid at every sample size, and u_alpha is its alpha-quantile.
 
-The p_k are those of a gamma law with the first three moments of statistic k over all members (the
-usual approximation to a permutation distribution of this kind: Josse, Pages and Husson 2008), which
-has no steps: a share of B permutations cannot go below 1 / B, and a kernel of small weight could
-never decide. The law need not be right for the level to be, since every member is treated alike.
+The p_k are those of a gamma law with the first three moments of statistic k over all members
+(Josse, Pages and Husson 2008). A share of B permutations cannot go below 1 / B, so that a kernel of
+small weight could never decide. The level does not depend on this law: all members are treated
+alike.
 
 MMD^2 spreads its power over all directions in feature space, and a difference in scale lies almost
 in one of them. So in :func:`mmd_aggregated` every kernel has a second statistic, which looks there
@@ -108,12 +106,8 @@ def mmd_aggregated(
     """
     options = Options(permutations, as_generator(rng), alpha)
     centrality = share(centrality, "centrality", low=True)
-    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
-    found, prior = samples.two_sample_collection(X, Y, kernels)
-    w, K = samples.shares(weights, prior), len(found)
-    X, Y = one_space(found[0], X, Y)
-    check_sizes(2, X=count(X), Y=count(Y))
-    problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
+    problems, prior = _two_samples(X, Y, kernels)
+    w, K = samples.shares(weights, prior), len(problems)
     values = []
     for labels in problems[0].relabelled(options.permutations, options.rng):
         sums = [p.sums(labels) for p in problems]
@@ -124,6 +118,17 @@ def mmd_aggregated(
     used = slice(0, 2 * K if centrality > 0.0 else K)
     table = np.concatenate(values, axis=1)[used]
     return aggregate(problems, table, scales[used], w[used], options, ("MMD", "centrality"))
+
+
+def _two_samples(
+    X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None
+) -> tuple[list[TwoSamples], Floats]:
+    """Problems of both samples under each kernel of a collection, and weights of the kernels."""
+    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
+    found, prior = samples.two_sample_collection(X, Y, kernels)
+    X, Y = one_space(found[0], X, Y)
+    check_sizes(2, X=count(X), Y=count(Y))
+    return [TwoSamples.of(X, Y, kernel) for kernel in found], prior
 
 
 def centrality_of(sums: Sums) -> Floats:
@@ -183,13 +188,9 @@ def mmd_fuse(
     >>> kb.mmd_fuse(x, y + 0.5, permutations=500, rng=0).pvalue < 0.05
     True
     """
-    options = Options(permutations, as_generator(rng), alpha, "permutation", unbiased=True)
-    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
-    found, _ = samples.two_sample_collection(X, Y, kernels)
-    w = samples.shares(weights, np.ones(len(found)))
-    X, Y = one_space(found[0], X, Y)
-    check_sizes(2, X=count(X), Y=count(Y))
-    problems = [TwoSamples.of(X, Y, kernel) for kernel in found]
+    options = Options(permutations, as_generator(rng), alpha)
+    problems, prior = _two_samples(X, Y, kernels)
+    w = samples.shares(weights, np.ones_like(prior))
     blocks = problems[0].relabelled(options.permutations, options.rng)
     values = [[p.statistics(block, unbiased=True) for p in problems] for block in blocks]
     table = np.concatenate(values, axis=1) / root_mean_squares(problems)[:, None]
@@ -200,12 +201,17 @@ def mmd_fuse(
     part = np.exp(logs[:, 0] - logsumexp(logs[:, 0]))
     best = problems[int(np.argmax(part))]
     rows = zip(problems, table[:, 0].tolist(), part.tolist(), strict=True)
-    told = tuple({"kernel": p.named, "statistic": t, "share": q} for p, t, q in rows)
-    outcome = Outcome(
-        float(every[0]), every[1:], best.estimate(), 1.0, {"table": told}, witness=best.witness()
+    table_rows = tuple({"kernel": p.named, "statistic": t, "share": q} for p, t, q in rows)
+    found = Outcome(
+        float(every[0]),
+        every[1:],
+        best.estimate(),
+        1.0,
+        {"table": table_rows},
+        None,
+        best.witness(),
     )
-    result = finish(best, options, outcome, {})
-    return replace(result, method="fused", power_estimate=None)
+    return replace(finish(best, options.alpha, found, "fused", {}), power_estimate=None)
 
 
 def root_mean_squares(problems: Sequence[TwoSamples]) -> Floats:

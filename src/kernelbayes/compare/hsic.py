@@ -161,9 +161,10 @@ class Pairs(Problem):
     @cached_property
     def variables(self) -> tuple[Variable, Variable]:
         """Both variables, with their Gram matrices."""
+        if self.known is not None:
+            return self.known
         (X, Y), (kernel_x, kernel_y) = *self.samples, self.kernels
-        own = Variable(kernel_x, X, self.omega), Variable(kernel_y, Y, self.omega)
-        return own if self.known is None else self.known
+        return Variable(kernel_x, X, self.omega), Variable(kernel_y, Y, self.omega)
 
     @property
     def work(self) -> float:

@@ -125,10 +125,9 @@ def mmd_test(
     >>> p < 0.01, kb.mmd_test(x[:50], x[50:], rng=0).pvalue > 0.01
     (True, True)
     """
-    weighted = weights_x is not None or weights_y is not None
+    generator, weighted = as_generator(rng), weights_x is not None or weights_y is not None
     options = Options(
-        *(permutations, as_generator(rng), alpha, method, unbiased),
-        *(block_length, block_size, rank, weighted),
+        permutations, generator, alpha, method, unbiased, block_length, block_size, rank, weighted
     )
     Y = same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
     kernel = _default(X, Y) if kernel is None else kernel
@@ -165,24 +164,17 @@ class TwoSamples(Problem):
 
     @classmethod
     def of(
-        cls,
-        X: Points,
-        Y: Points,
-        kernel: Kernel,
-        weights_x: Array | None = None,
-        weights_y: Array | None = None,
+        cls, X: Points, Y: Points, kernel: Kernel, weights_x: Array = None, weights_y: Array = None
     ) -> TwoSamples:
         """Two samples without the points of weight zero."""
         if kernel.gaussian_bandwidth is None:  # that kernel is at most one
             samples.check_room((kernel, X), (kernel, Y))
-        omega, n = np.ones(count(X) + count(Y)), count(X)
+        first, second = np.ones(count(X)), np.ones(count(Y))
         if weights_x is not None:
             X, first = samples.positive_weights(X, weights_x, "X")
-            omega, n = np.concatenate([first, omega[n:]]), len(first)
         if weights_y is not None:
             Y, second = samples.positive_weights(Y, weights_y, "Y")
-            omega = np.concatenate([omega[:n], second])
-        return cls(((X,), (Y,)), (kernel,), omega)
+        return cls(((X,), (Y,)), (kernel,), np.concatenate([first, second]))
 
     @property
     def n(self) -> int:

@@ -1,21 +1,12 @@
 r"""A test is a problem: a statistic, its value under relabellings of the sample, and an estimate.
 
 Two samples (``mmd``) and paired variables (``hsic``) are the two problems. A relabelling is a row
-of booleans or integers: which points make up the first sample, or which y goes with which x. One
-engine makes the null distribution of either:
-
-``permutation``
-    The statistic of random relabellings. The p-value is ``(1 + #{null >= statistic}) / (1 + B)``:
-    the observed sample counts as one of the relabellings, so that under the null hypothesis
-    ``P(pvalue <= a) <= a`` for every sample size and every B (Phipson and Smyth 2010). Ties, up to
-    rounding, count against rejection. If there are at most B relabellings in all, each is used once
-    and the p-value is exact.
-``gamma``, ``wild``
-    Without permutations: see ``nulls``.
-``linear``, ``block``, ``features``
-    For large samples: see ``large``.
-``auto``
-    Permutations as long as they take seconds, random features beyond.
+of booleans or integers: which points make up the first sample, or which y goes with which x. With B
+random relabellings the p-value is ``(1 + #{null >= statistic}) / (1 + B)``. The observed sample
+counts as one of them, so that under the null hypothesis ``P(pvalue <= a) <= a`` for every sample
+size and B (Phipson and Smyth 2010). Ties, up to rounding, count against rejection. If there are at
+most B relabellings in all, each is used once and the p-value is exact. ``nulls`` has the methods
+without permutations, ``large`` those for large samples.
 """
 
 from abc import ABC, abstractmethod
@@ -87,9 +78,9 @@ class Estimate:
     def effect(self, scale: float, most: float) -> Effect:
         """Effect, at most ``most``; what is rounding at ``scale`` counts as zero.
 
-        The interval is that of the square, whose estimate is unbiased and may be negative, cut off
-        at zero: near zero the root has no normal law. Without spread two samples are infinitely far
-        apart, or not at all, and a correlation is unknown unless its value is zero.
+        The interval is that of the square, cut off at zero: near zero the root has no normal law.
+        Without spread two samples are infinitely far apart, or not at all, and a correlation is
+        unknown unless its value is zero.
         """
         if self.spread <= TIES * scale:
             top = most if self.value > TIES * scale else 0.0
@@ -223,6 +214,22 @@ class Outcome:
     pvalue: float | None = None
     witness: Witness | None = None
 
+    def result(self, alpha: float, most: float, constant: str, **about: Any) -> KernelTestResult:
+        """Return the result of a test; warn if there was nothing to test."""
+        numbers = self.statistic, self.null, self.scale
+        if is_constant(*numbers):
+            warn(f"{constant}: every permutation has the same statistic, so the p-value is 1")
+        return KernelTestResult(
+            statistic=self.statistic,
+            pvalue=pvalue(*numbers) if self.pvalue is None else self.pvalue,
+            null=self.null,
+            effect=self.estimate.effect(self.scale, most),
+            power_estimate=self.estimate.power(self.statistic, self.null, alpha, self.scale),
+            alpha=alpha,
+            witness=self.witness,
+            **about,
+        )
+
 
 Run = Callable[[Problem, Options], Outcome]
 
@@ -251,29 +258,20 @@ def run(
     if options.method == "auto":
         few = sum(problem.sizes) <= MOST_POINTS and options.permutations * problem.work <= MOST_WORK
         options = replace(options, method="permutation" if few or options.weighted else "features")
-    return finish(problem, options, large.get(options.method, exact)(problem, options), details)
+    found = large.get(options.method, exact)(problem, options)
+    return finish(problem, options.alpha, found, options.method, details)
 
 
 def finish(
-    problem: Problem, options: Options, found: Outcome, details: Mapping[str, Any]
+    problem: Problem, alpha: float, found: Outcome, method: str, details: Mapping[str, Any]
 ) -> KernelTestResult:
-    """Return the result of a test; warn if there was nothing to test."""
-    if is_constant(found.statistic, found.null, found.scale):
-        warn(f"{problem.constant}: every permutation has the same statistic, so the p-value is 1")
-    p = pvalue(found.statistic, found.null, found.scale) if found.pvalue is None else found.pvalue
-    power = found.estimate.power(found.statistic, found.null, options.alpha, found.scale)
-    return KernelTestResult(
-        statistic=found.statistic,
-        pvalue=p,
-        null=found.null,
+    """Return the result of a test of a problem."""
+    return found.result(
+        *(alpha, problem.most, problem.constant),
         kernel=problem.named,
-        effect=found.estimate.effect(found.scale, problem.most),
-        power_estimate=power,
-        alpha=options.alpha,
         test=problem.test,
-        method=options.method,
+        method=method,
         sizes=problem.sizes,
-        witness=found.witness,
         details={**found.details, **details},
     )
 

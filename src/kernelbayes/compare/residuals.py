@@ -28,9 +28,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelbayes.arrays import as_doubles, warn
+from kernelbayes.arrays import as_doubles
 from kernelbayes.compare import problem
-from kernelbayes.compare.problem import Estimate, Options
+from kernelbayes.compare.problem import Estimate, Options, Outcome
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.compare.samples import check_pairs
 from kernelbayes.gram import Gram, LowRank
@@ -172,25 +172,18 @@ def residual_test(
     # Each draw has the diagonal of the statistic.
     null = np.einsum("ij,ij->j", signs, V @ signs) / n**2 + shift
     scale = x.scale * y.scale * float(np.abs(as_doubles(given.kernel.diag(Z))).max())
-    if problem.is_constant(statistic, null, scale):
-        warn("nothing of x or y is left over given z: the p-value is 1")
     # The first term of the variance is that of the mean of 2 h(z), the second is left under H0.
     error = float(np.sqrt(4.0 * contributions.var() / n + null.var()))
     # A partial kernel correlation, from the sums without the diagonal and the regressions' share.
     largest = max(0.0, hollow_mean(G_x**2 * G_z)) * max(0.0, hollow_mean(G_y**2 * G_z))
     spread = max(float(np.sqrt(largest)), np.finfo(float).tiny)
     estimate = Estimate(hollow_mean(V) - shift, spread, error, error / spread)
-    return KernelTestResult(
-        statistic=statistic,
-        pvalue=problem.pvalue(statistic, null, scale),
-        null=null,
+    found = Outcome(statistic, null, estimate, scale, {}, witness=Witness(Z, contributions))
+    return found.result(
+        *(options.alpha, 1.0, "nothing of x or y is left over given z"),
         kernel=(x.kernel, y.kernel),
-        effect=estimate.effect(scale, 1.0),
-        power_estimate=estimate.power(statistic, null, options.alpha, scale),
-        alpha=options.alpha,
         test="conditional independence",
         method="multiplier bootstrap",
         sizes=(n,),
-        witness=Witness(Z, contributions),
         details={**details, "shift": shift},
     )

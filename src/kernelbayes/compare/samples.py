@@ -197,12 +197,11 @@ def two_sample_collection(
     """Kernels that are given, with equal weights; or Gaussian ones with weights of their own.
 
     Those are from 1/16 of the pooled median bandwidth to 4 times it, with weights in proportion: a
-    wide kernel looks at few directions, means above all, and loses much power if it has to share. A
-    fine one sees noise in many directions, and the differences it is needed for make it extreme.
-    Symmetric in the points, as permutations need.
+    wide kernel looks at few directions and loses much power if it has to share. A fine one sees
+    noise in many directions, and the differences it is needed for make it extreme.
     """
     if kernels is not None:
-        return given(kernels, "kernels")
+        return _given(kernels, "kernels")
     kernel = pooled_kernel(X, Y)
     if kernel.scaled(2.0) == kernel:
         return [kernel], np.ones(1)
@@ -217,15 +216,14 @@ def variable_collection(
     The weights of those fall off from the middle.
     """
     if kernels is not None:
-        return given(kernels, name)
+        return _given(kernels, name)
     found = variable_family(points)
     size = len(found)
     m = (2.0 * np.arange(size) - (size - 1)) / max(1, size - 1)  # -1 to 1; alone 0
     return found, 1.0 / (1.0 + (m / WEIGHT_WIDTH) ** 2)
 
 
-def given(kernels: object, name: str) -> tuple[list[Kernel], Floats]:
-    """Kernels of a sequence, and equal weights."""
+def _given(kernels: object, name: str) -> tuple[list[Kernel], Floats]:
     found = kernel_list(kernels, name, "a non-empty sequence of kernels")
     return found, np.ones(len(found))
 
