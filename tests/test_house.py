@@ -10,13 +10,10 @@ import kernelbayes
 
 SOURCE = Path(kernelbayes.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-# The goal of the redesign was 19 000 lines. It is missed: what came after it (the door for data,
-# defaults that race, graphs, files, command line, reports, checks, scale, learned features) is as
-# long again as what was saved. The bar keeps watch until that is made smaller. It was 37 000 before
-# signatures packed by hand were laid out by the formatter, and before tracked features, sums of
-# kernel columns, circular pictures and kernels of single edges; 37 600 before forgetting, compact
-# filters of the original rule, calibrated predictions and posteriors of learned likelihoods.
-MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 37_850, 350, 14
+# The goal of the redesign was 19 000 lines. It is missed: what came after it (reading data of any
+# kind, defaults that race, graphs, files, command line, reports, checks, scale, learned features)
+# is as long again as what was saved. The bar is what was reached; it goes down only.
+MOST_LINES, MOST_LINES_OF_A_FILE, MOST_FILES_OF_A_PACKAGE = 37_800, 350, 14
 MOST_ANY = 0.15
 
 
