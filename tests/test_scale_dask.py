@@ -1,7 +1,5 @@
 """Dask collections as sources, on two worker processes of this machine."""
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dask_tasks import BLOCKS, ROWS, dying, one_side, part
 from kernelbayes import ConditionalEmbedding, Gaussian, KernelBayesRule, nystrom
 
 da = pytest.importorskip("dask.array")
@@ -47,18 +46,6 @@ def test_blocks_give_the_numbers_of_one_fit(client):
     np.testing.assert_allclose(ours, one, atol=1e-8)
 
 
-def dying(block, marker):
-    """Return a block; the first process that is asked for one is killed."""
-    try:
-        Path(marker).touch(exist_ok=False)
-    except FileExistsError:
-        return block
-    return os.kill(os.getpid(), signal.SIGKILL)
-
-
-# Passes by itself, but hung twice when run among all tests: no worker was started again. The cause
-# is not known, so it is not part of the quick tests, which would never end.
-@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(client, tmp_path):
     X, Z = pairs()
     kernels = nystrom(Gaussian(1.0), X, 40, rng=0), nystrom(Gaussian(1.0), Z, 40, rng=1)
@@ -102,21 +89,8 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     assert "if __name__ == '__main__':" in last
 
 
-ROWS, BLOCKS = 60_000, 72
 # What a worker may take. Python and its modules are half of it, and Dask stops at four fifths.
 MEGABYTES = 400
-
-
-def part(number):
-    """One block of x (10 columns) and z (2): 5.8 MB, of 415 MB in all."""
-    rng = np.random.default_rng(0)
-    noise = 0.3 * rng.random(size=(ROWS, 10))
-    Z = (1.0 + 0.01 * number) * rng.random(size=(ROWS, 2))
-    return Z @ np.ones((2, 10)) + noise, Z
-
-
-def one_side(block_info, side):
-    return part(block_info[None]["chunk-location"][0])[side]
 
 
 @pytest.mark.slow
