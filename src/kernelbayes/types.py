@@ -17,7 +17,8 @@ Bools = npt.NDArray[np.bool_]
 # A single number: also a 0-d array.
 Number = float | Array
 # What every ``rng`` argument takes: a seed, a generator (which advances), or None.
-Rng = int | np.random.Generator | None
+Generator = np.random.Generator
+Rng = int | Generator | None
 # Checked points of one space: an array (n, ...), a sequence, or a mapping of aligned points. All
 # they share are a length and rows; a protocol of those alone would need a cast wherever a kernel
 # computes with them (90 places), so the checker sees Any and the name says what is meant.

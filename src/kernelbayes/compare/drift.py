@@ -24,7 +24,7 @@ from kernelbayes.objects import blanks, numbers_of
 from kernelbayes.plot.tests import plot_change, plot_drift
 from kernelbayes.points import integer, option, share
 from kernelbayes.tables import Row, Table
-from kernelbayes.types import Axes, Floats, PointsLike, Rng
+from kernelbayes.types import Axes, Floats, Generator, PointsLike, Rng
 
 # Rows of both tables up to which a column is tested by permutations, which are exact; beyond this
 # the chi-square law of random features is accurate (tests/test_compare_level.py has it at 100).
@@ -235,7 +235,7 @@ class _Part:
     y: Column
     labels: list[str] | None = None
 
-    def test(self, draws: int, rng: np.random.Generator) -> KernelTestResult:
+    def test(self, draws: int, rng: Generator) -> KernelTestResult:
         """Two-sample test of the column."""
         x, y = self.x, self.y
         if min(len(x), len(y)) < LAW_ROWS:  # too few for a law of large samples
@@ -300,7 +300,7 @@ def _coded(name: str, x: Column, y: Column) -> _Part:
 
 
 def _complete(
-    pairs: Mapping[str, tuple[Column, Column]], rng: np.random.Generator
+    pairs: Mapping[str, tuple[Column, Column]], rng: Generator
 ) -> Iterator[dict[str, Column]]:
     """Rows of each table without empty cells, at most JOINT_ROWS random ones.
 

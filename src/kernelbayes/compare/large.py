@@ -38,7 +38,7 @@ from kernelbayes.gram.features import cheap_features
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import concatenate, count, integer, take
-from kernelbayes.types import Array, Floats, Ints, Points
+from kernelbayes.types import Array, Floats, Generator, Ints, Points
 
 # Points of a block unless given: sqrt(n), as Zaremba et al. (2013) take, but no more than this, so
 # that the time stays linear in n.
@@ -154,7 +154,7 @@ def _spread(own: Floats, tops: Floats) -> float:
 # --- random features -----------------------------------------------------------------------------
 
 
-def _some(points: Points, rng: np.random.Generator) -> Points:
+def _some(points: Points, rng: Generator) -> Points:
     """POOL random points at most: tables are often sorted."""
     n = count(points)
     return points if n <= POOL else take(points, np.sort(rng.choice(n, POOL, replace=False)))

@@ -21,7 +21,7 @@ from scipy import stats
 
 from kernelbayes.gram import Dense, Gram, LowRank
 from kernelbayes.points import option, positive
-from kernelbayes.types import Floats
+from kernelbayes.types import Floats, Generator
 
 if TYPE_CHECKING:
     from kernelbayes.compare.problem import Options, Problem
@@ -148,7 +148,7 @@ def wild_bootstrap(problem: Problem, options: Options) -> tuple[float, Floats, t
     return statistic, null, tuple(lengths)
 
 
-def multipliers(w: Floats, draws: int, length: float, rng: np.random.Generator) -> Floats:
+def multipliers(w: Floats, draws: int, length: float, rng: Generator) -> Floats:
     """Gaussian multipliers (n, draws) with weighted mean zero and mean variance one.
 
     ``w`` are the weights of the points, with sum one; ``length`` 0 means independent multipliers.
@@ -160,9 +160,7 @@ def multipliers(w: Floats, draws: int, length: float, rng: np.random.Generator) 
     return np.asarray(W / np.sqrt(max(1.0 - of_mean, np.finfo(float).tiny)))
 
 
-def autoregression(
-    n: int, draws: int, length: float, rng: np.random.Generator
-) -> tuple[Floats, float]:
+def autoregression(n: int, draws: int, length: float, rng: Generator) -> tuple[Floats, float]:
     """Gaussian series (n, draws) of variance one with memory ``length``, and their decay."""
     W: Floats = rng.standard_normal((n, draws))
     decay = float(np.exp(-1.0 / length)) if length > 0.0 else 0.0

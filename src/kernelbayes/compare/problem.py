@@ -26,7 +26,7 @@ from kernelbayes.gram import Gram, OnDemand
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import column_names, count, in_order, take
 from kernelbayes.points.values import flag, integer, option, share
-from kernelbayes.types import Floats, Ints, Points, PointsLike
+from kernelbayes.types import Floats, Generator, Ints, Points, PointsLike
 
 Method = Literal["auto", "permutation", "gamma", "wild", "linear", "block", "features"]
 Moves = npt.NDArray[np.integer[Any] | np.bool_]
@@ -45,7 +45,7 @@ class Options:
     """How a test is made: arguments of :func:`kernelbayes.mmd_test`."""
 
     permutations: int
-    rng: np.random.Generator
+    rng: Generator
     alpha: float
     method: Method = "auto"
     unbiased: bool = False
@@ -184,13 +184,13 @@ class Problem(ABC):
         """Size of the statistic for the largest possible difference."""
         return float(self.scales.prod())
 
-    def shuffled(self, draws: int, rng: np.random.Generator, first: int = 0) -> Moves:
+    def shuffled(self, draws: int, rng: Generator, first: int = 0) -> Moves:
         """Random relabellings (first + draws, N), of which the first are the observed one."""
         moves = np.repeat(self.observed[None], first + draws, axis=0)
         rng.permuted(moves[first:], axis=1, out=moves[first:])
         return moves
 
-    def relabelled(self, permutations: int, rng: np.random.Generator) -> Iterator[Moves]:
+    def relabelled(self, permutations: int, rng: Generator) -> Iterator[Moves]:
         """Blocks (b, N) of relabellings, the observed one first."""
         every = self.every(permutations + 1)
         if every is not None:

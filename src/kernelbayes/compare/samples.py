@@ -14,7 +14,7 @@ from kernelbayes.compare.problem import Problem, check_sizes
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import additive_kernel, default_kernel, pooled
 from kernelbayes.points import concatenate, count, share, take
-from kernelbayes.types import Array, Floats, Points, PointsLike
+from kernelbayes.types import Array, Floats, Generator, Points, PointsLike
 
 Choice = Kernel | Sequence[Kernel] | Literal["power"]
 Table = tuple[dict[str, Any], ...]
@@ -156,7 +156,7 @@ def variable_family(points: PointsLike) -> list[Kernel]:
 def hold_out(
     samples: Mapping[str, tuple[Points, ...]],
     split: float,
-    rng: np.random.Generator,
+    rng: Generator,
     least: tuple[int, int],
 ) -> tuple[list[Points], list[Points]]:
     """Random split of samples: a share of each for choosing kernels, and the rest for the test.

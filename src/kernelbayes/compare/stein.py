@@ -21,7 +21,7 @@ from kernelbayes.compare.problem import MOST_POINTS, check_sizes, pvalue
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.kernels import Kernel, RationalQuadratic
 from kernelbayes.points import integer, positive, share
-from kernelbayes.types import Floats, PointsLike, Rng
+from kernelbayes.types import Floats, Generator, PointsLike, Rng
 
 # Inverse multiquadric (1 + |x - y|^2 / h^2)^(-1/2): its slow decay sees mass that escapes, which a
 # Gaussian kernel does not from three dimensions on (Gorham and Mackey 2017, theorem 8).
@@ -37,7 +37,7 @@ def ksd_test(
     draws: int = 1000,
     rng: Rng = None,
     *,
-    sample: Callable[[int, np.random.Generator], Floats] | None = None,
+    sample: Callable[[int, Generator], Floats] | None = None,
     block_length: float | None = None,
     alpha: float = 0.05,
 ) -> KernelTestResult:

@@ -9,7 +9,7 @@ from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram
 from kernelbayes.points import integer, number, option, take
-from kernelbayes.types import Array, Floats, Ints, Rng
+from kernelbayes.types import Array, Floats, Generator, Ints, Rng
 
 
 class Resampled(NamedTuple):
@@ -93,7 +93,7 @@ def resample(
     return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)
 
 
-def _multinomial(weights: Floats, m: int, rng: np.random.Generator) -> Ints:
+def _multinomial(weights: Floats, m: int, rng: Generator) -> Ints:
     positive = np.maximum(weights, 0.0).astype(np.float64)
     if not positive.sum() > 0:
         warn("no weight is positive: multinomial resampling draws from all points alike")

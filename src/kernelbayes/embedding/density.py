@@ -33,7 +33,7 @@ from kernelbayes.gram import Gram
 from kernelbayes.herding import greedy
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import integer, option, take, vectors
-from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
+from kernelbayes.types import Array, Floats, Generator, Ints, Points, PointsLike, Rng
 
 Bandwidth = float | Array | None
 Height = Literal["density", "weight"]
@@ -173,7 +173,7 @@ def sample(mu: Weighted, m: int, rng: Rng, method: Method, bandwidth: Bandwidth)
     return _picked(mu, np.stack([greedy(rows, row, m)[0] for row in values]))
 
 
-def _independent(mu: Weighted, m: int, rng: np.random.Generator, bandwidth: Bandwidth) -> Points:
+def _independent(mu: Weighted, m: int, rng: Generator, bandwidth: Bandwidth) -> Points:
     W, P = mu.valid_weights(), mu.points
     drawn = _picked(mu, np.stack([rng.choice(len(w), size=m, p=w / w.sum()) for w in W]))
     vector = is_array_api_obj(P) and P.ndim == 2

@@ -34,7 +34,7 @@ from kernelbayes.gram.lapack import cholesky, eigenvalues, inverse_and_log_det, 
 from kernelbayes.gram.solvers import cho_solve
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import integer, option, own
-from kernelbayes.types import Array, Floats, Ints, PointsLike, Rng
+from kernelbayes.types import Array, Floats, Generator, Ints, PointsLike, Rng
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,9 +204,7 @@ def mixture(
     return batch[0] if mu._single else batch
 
 
-def _start(
-    X: Floats, v: Floats, K: int, rng: np.random.Generator, covariance: Covariance
-) -> Floats:
+def _start(X: Floats, v: Floats, K: int, rng: Generator, covariance: Covariance) -> Floats:
     """Packed start: means by k-means++, equal weights, the sample's spread over K."""
     from sklearn.cluster import kmeans_plusplus  # slow to import
 

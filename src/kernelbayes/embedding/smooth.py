@@ -26,7 +26,7 @@ from scipy.spatial import cKDTree
 from kernelbayes.arrays import as_doubles, row_blocks
 from kernelbayes.gram.lapack import cholesky, solve_triangular, symmetric_factor
 from kernelbayes.points import positive_each
-from kernelbayes.types import Array, Bools, Floats
+from kernelbayes.types import Array, Bools, Floats, Generator
 
 Sample = tuple[Floats, Floats]  # points (n, d) and weights (n,)
 # Added to each variance, relative to it, so that the covariance of points in a plane has a Cholesky
@@ -82,7 +82,7 @@ def bandwidths(bandwidth: float | Array, d: int) -> Floats:
 
 
 def keep_covariance(
-    drawn: Floats, sample: Sample, bandwidth: float | Array | None, rng: np.random.Generator
+    drawn: Floats, sample: Sample, bandwidth: float | Array | None, rng: Generator
 ) -> Floats:
     r"""Smooth points (m, d) drawn from a weighted sample without inflating its covariance.
 
@@ -189,7 +189,7 @@ class Smoothed:
         c = len(self.factor)
         return float(0.5 * c * np.log(2.0 * np.pi) + np.sum(np.log(self.factor.diagonal())))
 
-    def draw(self, m: int, rng: np.random.Generator) -> Floats:
+    def draw(self, m: int, rng: Generator) -> Floats:
         """Independent draws (m, d)."""
         rows = rng.choice(len(self.weights), size=m, p=self.weights)
         z = self.shrink * self.whitened[rows]
@@ -281,7 +281,7 @@ def neighbour_distances(Z: Floats, k: int) -> Floats:
     return np.asarray(cKDTree(Z).query(Z, k=[k + 1])[0][:, 0])
 
 
-def best_smoothing(points: Floats, weights: Floats, rng: np.random.Generator) -> Smoothing:
+def best_smoothing(points: Floats, weights: Floats, rng: Generator) -> Smoothing:
     """Smoothing of the highest leave-one-out likelihood of points (n, d), drawn by weight."""
     none = np.zeros(points.shape[1], dtype=bool)
     rows = np.unique(rng.choice(len(weights), size=LOOKED_AT, p=weights))

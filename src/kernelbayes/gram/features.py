@@ -28,7 +28,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import column_names, count, doubled, take
 from kernelbayes.points.values import integer, option, share
-from kernelbayes.types import Floats, Ints, Names, Points, PointsLike, Rng
+from kernelbayes.types import Floats, Generator, Ints, Names, Points, PointsLike, Rng
 
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.
@@ -217,7 +217,7 @@ def _on_landmarks(
     return Landmarks(kernel, Z, factor, sample_or_error, names)
 
 
-def _orthogonal_gaussian(q: int, dim: int, rng: np.random.Generator) -> Floats:
+def _orthogonal_gaussian(q: int, dim: int, rng: Generator) -> Floats:
     """Rows with the norms of Gaussian vectors, orthogonal within each group of ``dim``."""
     groups = [random_rotation(dim, rng) for _ in range(0, q, dim)]
     directions = np.concatenate(groups)[:q]
@@ -275,7 +275,7 @@ def _greedy_round(residual: Floats, floor: float) -> tuple[Ints, Floats]:
 
 def _random_round(
     kernel: Kernel, X: Points, F: Floats, residual: Floats, floor: float, most: int,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> tuple[Ints, Floats]:  # fmt: skip
     """Propose pivots at once, accept them one by one (Epperly, Tropp, Webber, Algorithm 2)."""
     weights = residual / residual.sum(dtype=np.float64)

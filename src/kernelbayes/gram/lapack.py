@@ -13,7 +13,7 @@ import scipy.linalg
 from array_api_compat import is_torch_array
 
 from kernelbayes.arrays import epsilon, like, namespace, to_float
-from kernelbayes.types import Array, Floats, Ints
+from kernelbayes.types import Array, Floats, Generator, Ints
 
 LinAlgError = np.linalg.LinAlgError
 HAGER_STEPS = 5  # LAPACK's own number: most matrices need two
@@ -237,7 +237,7 @@ def numerical_rank(A: Floats) -> int:
     return int(np.linalg.matrix_rank(A))
 
 
-def random_rotation(dim: int, rng: np.random.Generator) -> Floats:
+def random_rotation(dim: int, rng: Generator) -> Floats:
     """Orthogonal matrix (dim, dim), uniform on the orthogonal group (Mezzadri 2007)."""
     Q, R = np.linalg.qr(rng.normal(size=(dim, dim)))
     return np.asarray(Q * np.sign(R.diagonal()))

@@ -23,12 +23,16 @@ from kernelbayes.types import Bools, Ints, Names, Points, PointsLike, Rng
 Kernels = Kernel | Mapping[Any, Kernel | tuple[Kernel, Kernel]] | None
 
 
+Ends = tuple[Hashable, Hashable]  # names of the parts at the two ends of an edge
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """Points of one node, or of one end of a relation, with what is there of them."""
 
     values: PointsLike
     present: Bools  # (n,)
+    node: Node = None  # whose points they are, if its name is not the part's
 
     @property
     def seen(self) -> PointsLike:
@@ -130,9 +134,20 @@ def learn(
     unknown = [key for key in named if key not in known]
     if unknown:
         raise ValueError(f"kernels are given for {unknown}, which are no nodes, edges or templates")
-    if _is_pairs(structure, data):
-        return _from_pairs(structure, data, kernels, ridge, rank, rng)
-    return _from_rows(structure, data, kernels, ridge, rank, rng)
+    parts, ends = (_from_pairs if _is_pairs(structure, data) else _from_rows)(structure, data)
+    domains, rows = _domains(structure, parts, kernels, rank, rng)
+    relations = []
+    for number, name in enumerate(structure.names):
+        keys = ends[number]
+        pairs = []
+        for pair in keys:
+            both = np.logical_and(*(parts[key].present for key in pair))
+            pairs.append([rows[key][both] for key in pair])
+        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        edge = structure.edges[structure.template.index(number)]
+        first, second = (domains[structure.domain[structure.position[node]]] for node in edge)
+        relations.append(_relation(name, first, second, i, j, ridge, kernels))
+    return Learned(structure, domains, tuple(relations))
 
 
 def _is_pairs(graph: Graph, data: Any) -> bool:
@@ -143,10 +158,9 @@ def _is_pairs(graph: Graph, data: Any) -> bool:
     return all(key in known for key in data)
 
 
-def _from_rows(
-    graph: Graph, data: Any, kernels: Kernels, ridge: Ridge, rank: int | None, rng: Rng
-) -> Learned:
-    columns = {node: _column(data, node) for node in graph.nodes}
+def _from_rows(graph: Graph, data: Any) -> tuple[dict[Any, Part], list[list[Ends]]]:
+    """Parts by node, and for each relation the pairs of parts at the ends of its edges."""
+    columns: dict[Any, Part] = {node: _column(data, node) for node in graph.nodes}
     sizes = {node: len(one.present) for node, one in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(
@@ -154,51 +168,31 @@ def _from_rows(
             "or None where a node was not observed. For separate samples give pairs by edge: "
             "fit({('a', 'b'): (points_a, points_b), ...})"
         )
-    domains, rows = _domains(graph, columns, kernels, rank, rng)
-    relations = []
-    for number, name in enumerate(graph.names):
-        pairs = []
-        for edge in (e for e, t in zip(graph.edges, graph.template, strict=True) if t == number):
-            both = columns[edge[0]].present & columns[edge[1]].present
-            pairs.append([rows[node][both] for node in edge])
-        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
-        edge = graph.edges[graph.template.index(number)]
-        first, second = (domains[graph.domain[graph.position[node]]] for node in edge)
-        relations.append(_relation(name, first, second, i, j, ridge, kernels))
-    return Learned(graph, domains, tuple(relations))
+    ends: list[list[Ends]] = [[] for _ in graph.names]
+    for edge, number in zip(graph.edges, graph.template, strict=True):
+        ends[number].append(edge)
+    return columns, ends
 
 
-def _from_pairs(
-    graph: Graph, data: Any, kernels: Kernels, ridge: Ridge, rank: int | None, rng: Rng
-) -> Learned:
-    missing = [
-        name for name in graph.names
-        if name not in data and not (isinstance(name, tuple) and name[::-1] in data)
-    ]  # fmt: skip
+def _from_pairs(graph: Graph, data: Any) -> tuple[dict[Any, Part], list[list[Ends]]]:
+    """Parts by relation and side, and for each relation its one pair of parts."""
+    turned: dict[Any, Any] = {n: n[::-1] for n in graph.names if isinstance(n, tuple)}
+    missing = [name for name in graph.names if name not in data and turned.get(name) not in data]
     if missing:
         raise ValueError(f"no pairs are given for {missing}; each edge or template needs some")
-    sides: dict[tuple[int, int], Part] = {}
-    domain_of: dict[Hashable, int] = {}
+    sides: dict[Any, Part] = {}
     for number, name in enumerate(graph.names):
-        values = data[name] if name in data else tuple(data[name[::-1]])[::-1]  # type: ignore[index]
+        values = data[name] if name in data else tuple(data[turned[name]])[::-1]
         if len(values) != 2:
             raise ValueError(f"the pairs of {name!r} are (points, points), got {len(values)} parts")
         both = [part(some, name) for some in values]
-        if len(both[0].present) != len(both[1].present):
-            sizes = [len(one.present) for one in both]
+        sizes = [len(one.present) for one in both]
+        if sizes[0] != sizes[1]:
             raise ValueError(f"the points of {name!r} must be pairs, got {sizes} points")
-        edge = graph.edges[graph.template.index(number)]
         present = both[0].present & both[1].present
-        for side in (0, 1):
-            sides[number, side] = Part(both[side].values, present)
-            domain_of[number, side] = int(graph.domain[graph.position[edge[side]]])
-    domains, rows = _domains(graph, sides, kernels, rank, rng, domain_of)
-    relations = []
-    for number, name in enumerate(graph.names):
-        first, second = (domains[domain_of[number, side]] for side in (0, 1))
-        i, j = (rows[number, side][sides[number, side].present] for side in (0, 1))
-        relations.append(_relation(name, first, second, i, j, ridge, kernels))
-    return Learned(graph, domains, tuple(relations))
+        for side, node in enumerate(graph.edges[graph.template.index(number)]):
+            sides[number, side] = Part(both[side].values, present, node)
+    return sides, [[((number, 0), (number, 1))] for number in range(len(graph.names))]
 
 
 def edge_kernels(kernels: Kernels, name: Hashable) -> tuple[Kernel, Kernel] | None:
@@ -243,11 +237,11 @@ def _column(data: Any, node: Node) -> Part:
 
 
 def _domains(
-    graph: Graph, parts: Mapping[Any, Part], kernels: Kernels, rank: int | None, rng: Rng,
-    domain_of: Mapping[Any, int] | None = None,
-) -> tuple[tuple[Domain, ...], dict[Any, Ints]]:  # fmt: skip
+    graph: Graph, parts: Mapping[Any, Part], kernels: Kernels, rank: int | None, rng: Rng
+) -> tuple[tuple[Domain, ...], dict[Any, Ints]]:
     """Sample of each domain, and the positions (n,) in it of each part, -1 where it is missing."""
-    where = domain_of or {node: int(graph.domain[graph.position[node]]) for node in parts}
+    nodes_of = {key: key if one.node is None else one.node for key, one in parts.items()}
+    where = {key: graph.domain[graph.position[node]] for key, node in nodes_of.items()}
     rows: dict[Any, Ints] = {}
     domains = []
     for number in range(int(graph.domain.max()) + 1):

@@ -24,7 +24,7 @@ from array_api_compat import device
 from kernelbayes.arrays import as_vectors, is_frame, namespace, narrowed, row_blocks, weighted_sum
 from kernelbayes.points.names import column_names, frame_columns, in_order, query
 from kernelbayes.points.values import count, positive, same_value, take, vectors
-from kernelbayes.types import Array, Floats, Names, Points, PointsLike
+from kernelbayes.types import Array, Floats, Generator, Names, Points, PointsLike
 
 if TYPE_CHECKING:
     from kernelbayes.kernels.algebra import Product, Scaled, Sum
@@ -207,9 +207,7 @@ class Kernel(ABC):
         """Parts of a joint variable, each as its key, kernel and points; else itself."""
         return [("", self, points)]
 
-    def spectrum(
-        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None = None
-    ) -> Floats:
+    def spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None = None) -> Floats:
         """Draw q frequencies (q, dim) from the spectral distribution of a stationary kernel.
 
         ``normal`` are standard normal draws (q, dim) to start from, independent or not.

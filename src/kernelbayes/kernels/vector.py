@@ -12,7 +12,7 @@ from kernelbayes.kernels.base import Kernel, answer
 from kernelbayes.kernels.radial import TILE, Bandwidth, Radial, over_columns
 from kernelbayes.kernels.stationary import Stationary
 from kernelbayes.points import integer, number, positive
-from kernelbayes.types import Array, Floats, Points, PointsLike
+from kernelbayes.types import Array, Floats, Generator, Points, PointsLike
 
 # Below it, E / alpha may overflow where E does not, and (E / alpha)^-alpha is far from 0.
 SMALL_ALPHA = 0.1
@@ -49,7 +49,7 @@ class Matern(Radial, Stationary):
 
     is_smooth = answer(lambda self: self.nu > 1.0)
 
-    def _mixing(self, q: int, rng: np.random.Generator) -> Floats:
+    def _mixing(self, q: int, rng: Generator) -> Floats:
         # Spectral density: multivariate t with 2 nu degrees of freedom.
         return 2.0 * self.nu / rng.chisquare(2.0 * self.nu, size=(q, 1))
 
@@ -114,7 +114,7 @@ class RationalQuadratic(Radial, Stationary):
         super().__post_init__()
         object.__setattr__(self, "alpha", positive(self.alpha, "alpha"))
 
-    def _mixing(self, q: int, rng: np.random.Generator) -> Floats:
+    def _mixing(self, q: int, rng: Generator) -> Floats:
         return rng.gamma(self.alpha, 1.0 / self.alpha, size=(q, 1))  # of Gaussian kernels
 
     def _profile(self, E: Array) -> Array:
@@ -149,9 +149,7 @@ class Laplace(Bandwidth, Stationary):
 
     _metric = "cityblock"
 
-    def _unit_spectrum(
-        self, q: int, dim: int, rng: np.random.Generator, normal: Floats | None
-    ) -> Floats:
+    def _unit_spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None) -> Floats:
         if normal is not None:
             raise ValueError("orthogonal frequencies need a rotation-invariant kernel, not Laplace")
         return rng.standard_cauchy((q, dim))

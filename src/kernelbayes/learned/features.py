@@ -44,7 +44,7 @@ from kernelbayes.learned.kernel import Learned, read_points
 from kernelbayes.learned.nets import Kind, Module, Net, import_torch, kind_of
 from kernelbayes.points import column_names, count, finite, integer, option, positive, share, take
 from kernelbayes.select.search import progress_bar
-from kernelbayes.types import Array, Floats, Points, PointsLike, Rng
+from kernelbayes.types import Array, Floats, Generator, Points, PointsLike, Rng
 
 # Rows that the network sees at once when it is judged: bounds memory.
 JUDGED_ROWS = 512
@@ -195,9 +195,7 @@ class NeuralFeatures:
             state |= {"0.centre": scales[0], "0.spread": scales[1]}
         return Learned(net, state, shape, self.dim, size, names, history)
 
-    def _targets(
-        self, kernel: Kernel, Z: Points, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
+    def _targets(self, kernel: Kernel, Z: Points, rng: Generator) -> tuple[Floats, Floats]:
         """Features (n, q) of z that are predicted, and k(z, z) (n,), as doubles."""
         if self.loss == "direct":
             if count(Z) < self.dim:
@@ -209,7 +207,7 @@ class NeuralFeatures:
             phi = cheap_features(kernel, Z, min(self.targets, count(Z)), rng).features(Z)
         return as_doubles(phi), as_doubles(kernel.diag(Z))
 
-    def _start(self, net: Net | Module, start: int, rng: np.random.Generator) -> Module:
+    def _start(self, net: Net | Module, start: int, rng: Generator) -> Module:
         """Make a module with weights to start from; torch's own generator is left as it was."""
         torch, seed = import_torch(), int(rng.integers(2**62))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -223,7 +221,7 @@ class NeuralFeatures:
         return module.to(self.device)
 
     def _train(
-        self, module: Module, train: _Sample, held_out: _Sample, rng: np.random.Generator, bar: Any
+        self, module: Module, train: _Sample, held_out: _Sample, rng: Generator, bar: Any
     ) -> tuple[tuple[dict[str, Floats], float], tuple[float, ...]]:
         """Best state and size of the features, and the held-out loss after each epoch."""
         torch = import_torch()

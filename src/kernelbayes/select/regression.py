@@ -24,7 +24,7 @@ from kernelbayes.gram.loo import fold_predictions, loo, ridge_grid
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row
-from kernelbayes.types import Floats
+from kernelbayes.types import Floats, Generator
 
 # Landmarks of the basis, and pairs on which bandwidth, ridge and metric are chosen: an
 # eigendecomposition of the one and a product with the other take some tens of milliseconds.
@@ -121,7 +121,7 @@ class Regression:
 
 
 def regress(
-    X: Floats, Y: Floats, rng: np.random.Generator, weights: Floats | None = None,
+    X: Floats, Y: Floats, rng: Generator, weights: Floats | None = None,
     updates: int = UPDATES, pairs: int = CHOICE_PAIRS, landmarks: int = LANDMARKS,
     finest: float = FINEST, searched: int = LANDMARKS,
 ) -> Regression:  # fmt: skip
