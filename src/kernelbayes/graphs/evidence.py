@@ -136,9 +136,10 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
 def message(operator: Operator, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
     """Evidence (m, q) of points at the target, and the shares (m,) that are not theirs."""
     found, share = operator.evidence(features), np.zeros(len(features))
-    out = np.flatnonzero(~np.isnan(trust))
+    # Just beyond an outlier weights cancel: the regression leaves the sample there as well.
+    out = np.flatnonzero(~np.isnan(trust) | operator.cancels(features))
     if len(out):
-        found[out], share[out] = operator.outside(features[out], trust[out])
+        found[out], share[out] = operator.outside(features[out], np.nan_to_num(trust[out], nan=1.0))
     return found, share
 
 

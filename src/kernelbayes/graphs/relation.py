@@ -152,6 +152,18 @@ class Operator:
         np.maximum(m, least, out=m)
         return np.log(m, out=m), empty
 
+    def cancels(self, features: Floats) -> Bools:
+        """Whether the weights of points (m,) have an effective sample size below one."""
+        if not self.pseudo:
+            return np.zeros(len(features), dtype=bool)
+        mass = features @ (self.P @ self.shares)
+        return np.asarray(mass**2 < np.sum((features @ self._squares) * features, axis=1))
+
+    @cached_property
+    def _squares(self) -> Floats:
+        weights = self.P * self.shares
+        return weights @ weights.T
+
     def outside(self, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
         """Evidence of points outside the sample, as far as they are trusted (m,).
 
