@@ -228,7 +228,7 @@ def test_corrected_intervals_are_not_called_too_short(tmp_path):
     for options in ({}, {"calibration": short}):
         path = kb.report([corrected, corrected], tmp_path / "b.html", **options)
         text = pages.Seen(path.read_text()).text
-        assert "those told here are corrected" in text
+        assert "those on this page are corrected" in text
         assert "too short" not in text
 
 
@@ -295,9 +295,9 @@ def test_what_is_told_has_digits_of_its_own():
     picture = canvas.Picture("t", "x", "y")
     picture.dots(np.array([0.0, 1.0]), np.array([0.0, 1e6]))
     small = np.array([1.25e-4, 3.75e-4])
-    picture.tell(np.array([0.0, 1.0]), "small", small)
-    picture.tell(np.array([0.0, 1.0]), "equal", np.full(2, 1.25e-4))
-    picture.tell(np.array([0.0, 1.0]), "none", np.full(2, np.nan))
+    picture.hover(np.array([0.0, 1.0]), "small", small)
+    picture.hover(np.array([0.0, 1.0]), "equal", np.full(2, 1.25e-4))
+    picture.hover(np.array([0.0, 1.0]), "none", np.full(2, np.nan))
     spec = json.loads(re.search(r"json\">(.*?)</script>", picture.html(0))[1])
     assert spec["rows"][0]["values"] == small.tolist()
     assert spec["rows"][1]["values"] == [1.25e-4] * 2

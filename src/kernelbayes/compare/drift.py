@@ -90,12 +90,12 @@ class DriftReport:
     def verdict(self) -> str:
         """In words."""
         found, d = self.drifted, len(self.columns)
-        told = f"joint p = {self.pvalue:.2g}"
+        text = f"joint p = {self.pvalue:.2g}"
         if found:
-            return f"{len(found)} of {d} columns differ ({', '.join(found)}); {told}"
+            return f"{len(found)} of {d} columns differ ({', '.join(found)}); {text}"
         if self.pvalue <= self.alpha:
-            return f"no column differs alone, but all together do; {told}"
-        return f"no difference found in {d} column{'s' * (d > 1)}; {told}"
+            return f"no column differs alone, but all together do; {text}"
+        return f"no difference found in {d} column{'s' * (d > 1)}; {text}"
 
     def summary(self) -> Table:
         """Return the table of the columns."""
@@ -322,7 +322,6 @@ def _complete(
 
 def _filled(x: Column, y: Column) -> tuple[Column, Column]:
     """Column of both tables with the median of both in empty cells; zeros if all are empty."""
-    known = np.concatenate([x, y])
-    known = known[~np.isnan(known)]
-    middle = np.median(known) if len(known) else 0.0
-    return np.where(np.isnan(x), middle, x), np.where(np.isnan(y), middle, y)
+    both = np.concatenate([x, y])
+    middle = 0.0 if np.isnan(both).all() else np.nanmedian(both)
+    return np.nan_to_num(x, nan=middle), np.nan_to_num(y, nan=middle)

@@ -158,9 +158,9 @@ class Weighted(MeanElement):
         sums = W.sum(axis=1)
         nothing = sums <= 0 if kind == "clipped" else lost(W)
         if nothing.any():
-            told = f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from"
-            told += " the sample?); all points count alike there"
-            warn(told)
+            text = f"{int(nothing.sum())} of {len(W)} embeddings have no mass to speak of (far from"
+            text += " the sample?); all points count alike there"
+            warn(text)
         found = W / np.where(nothing, 1.0, sums)[:, None]
         found[nothing] = 1.0 / W.shape[1]
         # Weights that nearly cancel (an effective sample size below one) have a distribution
@@ -199,8 +199,8 @@ class Weighted(MeanElement):
     def _narrow(self, values: Array) -> Array:
         values = narrowed(values, self.weights)
         if not bool(namespace(values).all(namespace(values).isfinite(values))):
-            told = "points or weights are so large that their products overflow; rescale them"
-            raise ValueError(told)
+            text = "points or weights are so large that their products overflow; rescale them"
+            raise ValueError(text)
         return values
 
     def _inner(self, other: MeanElement) -> Array:

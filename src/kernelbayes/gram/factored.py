@@ -318,8 +318,5 @@ def exact_features(kernel: Kernel, *samples: Points) -> list[Floats]:
     """
     if kernel.finite:
         return [as_doubles(kernel.features(X)) for X in samples]
-    joint = samples[0]
-    for X in samples[1:]:
-        joint = concatenate(joint, X)
-    ends = np.cumsum([count(X) for X in samples])
+    joint, ends = concatenate(*samples), np.cumsum([count(X) for X in samples])
     return np.split(Gram.of(kernel, joint, double=True).factor, ends[:-1])

@@ -231,8 +231,7 @@ def partial_cholesky(
     """Pivots (r,), features F (n, r) with K ~ F F^T, and relative trace error; NumPy doubles."""
     n, X = count(X), doubled(X)
     limit = check_rank(rank, tol, n)
-    if method not in ("random", "greedy"):
-        raise ValueError(f"method must be 'random' or 'greedy', got {method!r}")
+    option(method, "method", ("random", "greedy"))
     residual = np.array(as_doubles(kernel.diag(X)))
     trace, eps = float(residual.sum()), float(np.finfo(residual.dtype).eps)
     floor = eps * n * float(residual.max(initial=0.0))  # below this a pivot is rounding error

@@ -232,8 +232,8 @@ class Precomputed(FiniteKernel):
     def _points(self, X: PointsLike, name: str) -> Points:
         n, rows = len(self.matrix), as_vectors(X, name)
         if rows.shape[1] != n:
-            told = f"{name} needs a column for each of the {n} training points"
-            raise ValueError(f"{told} (kernel values there), got shape {tuple(rows.shape)}")
+            text = f"{name} needs a column for each of the {n} training points"
+            raise ValueError(f"{text} (kernel values there), got shape {tuple(rows.shape)}")
         return rows
 
     @property

@@ -259,13 +259,13 @@ def condition_bound(A: Array) -> float:
 def warn_unsafe(found: Diagnostics, safe: float, unit: float = 1.0) -> None:
     """Say that a ridge was raised, or is so small that rounding decides, and which one is safe."""
     asked, used = found.ridge / unit, found.ridge_used / unit
-    told = f"a Gram matrix of size {found.size} has a condition number of {found.condition:.0e} "
-    told += f"with the ridge {asked:.1e}: the result may be mostly rounding error"
+    text = f"a Gram matrix of size {found.size} has a condition number of {found.condition:.0e} "
+    text += f"with the ridge {asked:.1e}: the result may be mostly rounding error"
     if found.rescues:
-        told = f"a Gram matrix of size {found.size} was not numerically positive definite; its "
-        told += f"ridge was raised from {asked:.1e} to {used:.1e}"
-    told += f". A ridge of at least {safe:.1e} is safe; a smaller bandwidth helps too"
-    warn(told)
+        text = f"a Gram matrix of size {found.size} was not numerically positive definite; its "
+        text += f"ridge was raised from {asked:.1e} to {used:.1e}"
+    text += f". A ridge of at least {safe:.1e} is safe; a smaller bandwidth helps too"
+    warn(text)
 
 
 def ridge_or_loo(ridge: Any, name: str = "a ridge") -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
+from scipy.special import softmax
 
 from kernelbayes.arrays import as_doubles, like
 from kernelbayes.embedding import Batch, Embedding
@@ -160,7 +161,7 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
             incoming = incoming - passed.logs[number][passed.slot[2 * ends + side]]
             logs = logs + incoming[:, rows]
             points[str(node)], kernels[str(node)] = take(domain.points, rows), domain.kernel
-        weights = _normalised(np.asarray(logs))
+        weights = softmax(logs, axis=-1)
         parts = {str(node): points[str(node)] for node in (first, second)}
         return self._embedding(parts, weights, Parts({n: kernels[n] for n in parts}), tuple(parts))
 
@@ -176,7 +177,7 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
         number = int(passed.domain[at[0]])
         logs = passed.totals(number, passed.place[at])
         logs = logs + np.log(passed.learned.domains[number].shares)
-        return np.moveaxis(_normalised(logs), 0, 1)
+        return np.moveaxis(softmax(logs, axis=-1), 0, 1)
 
     def _embedding(
         self, points: Points, weights: Floats, kernel: Kernel, names: Names, batch: bool = False
@@ -218,12 +219,6 @@ class _Messages(Mapping[Edge, Message]):
         values = np.exp(self._passed.logs[number][self._passed.slot[directed]])
         points = self._passed.learned.domains[number].points
         return Message(points, values[0] if self._single else values)
-
-
-def _normalised(logs: Floats) -> Floats:
-    """Weights along the last axis that sum to one, from their logarithms."""
-    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels
@@ -173,8 +174,7 @@ def scored_iterations(
         for number, (places, features) in targets.items():
             domain = judge.domains[number]
             logs = passed.totals(number, places) + np.log(domain.shares)
-            weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-            weights /= weights.sum(axis=-1, keepdims=True)
+            weights = softmax(logs, axis=-1)
             losses.append(np.sum((features - weights @ domain.F) ** 2, axis=2).ravel())
         scores.append(float(np.concatenate(losses).mean()))
         return False

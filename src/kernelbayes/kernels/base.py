@@ -91,8 +91,8 @@ class Kernel(ABC):
         namespace(X, Y)
         here, there = tuple(X.shape[1:]), tuple(Y.shape[1:])
         if here != there:
-            told = f"points of one space are needed, got points of shapes {here} and {there}; "
-            raise ValueError(told + "do they have the same columns?")
+            text = f"points of one space are needed, got points of shapes {here} and {there}; "
+            raise ValueError(text + "do they have the same columns?")
 
     def query(
         self, X: PointsLike, training: Points, names: Names = None, name: str = "X_new"
@@ -163,9 +163,9 @@ class Kernel(ABC):
         Of named parts, over some parts, by their number. A TypeError says when there is none.
         """
         if not self.takes_rows:
-            told = f"{type(self).__name__} has no form for partly missing observations; give whole "
-            told += "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
-            raise TypeError(told)
+            text = f"{type(self).__name__} has no form for partly missing observations; give whole "
+            text += "observations or rows of NaN, or use a Gaussian, Laplace or Parts kernel"
+            raise TypeError(text)
         own = {
             name: tuple(value[j] for j in columns)
             for name, value in self._parameters().items()

@@ -17,7 +17,7 @@ quantiles over those of the Cauchy distribution. So
   the noise, and an outer quantile, which sees the movement, takes over;
 * **counts** and indicators that are mostly zero have the typical size of what is not;
 * a **constant** column has its own absolute value (1 if that is zero): it says nothing, and a point
-  with a value of another size is told from the sample.
+  whose value has another size is far from the sample.
 
 **Frames of mixed columns** get a product over columns: the Gaussian kernel of the numbers, and for
 each column of categories, strings or booleans a :class:`~kernelbayes.Delta` kernel under which two
@@ -134,9 +134,9 @@ def _below(first: Columns, second: Columns, name_x: str, name_y: str) -> Columns
 
 def two_kinds(key: Any, numbers: str, others: str) -> TypeError:
     """Error for a column that holds numbers in one sample and categories in the other."""
-    told = f"column {key!r} holds numbers in {numbers} and categories in {others}; give both one "
-    told += f"type: {others}[{key!r}].astype(float), or {numbers}[{key!r}].astype('category')"
-    return TypeError(told)
+    text = f"column {key!r} holds numbers in {numbers} and categories in {others}; give both one "
+    text += f"type: {others}[{key!r}].astype(float), or {numbers}[{key!r}].astype('category')"
+    return TypeError(text)
 
 
 def mixed_columns(X: PointsLike, name: str = "X") -> Columns | None:

@@ -33,8 +33,8 @@ def import_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        told = "learned features need torch: pip install 'kernelbayes[torch]'"
-        raise ImportError(told) from error
+        text = "learned features need torch: pip install 'kernelbayes[torch]'"
+        raise ImportError(text) from error
     return torch
 
 

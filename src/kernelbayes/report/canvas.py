@@ -64,25 +64,23 @@ class Picture:
     levels: Sequence[str] | None = None
     floor: float | None = None
     layers: list[dict[str, Any]] = field(default_factory=list)
-    at: Floats | None = None  # places that can be pointed at, with the values to tell there
+    at: Floats | None = None  # places that a reader can point at, and the values shown there
     up: Floats | None = None
-    told: list[tuple[str, Floats]] = field(default_factory=list)
+    values: list[tuple[str, Floats]] = field(default_factory=list)
     headings: Sequence[str] | None = None
     moving: dict[str, Any] | None = None
 
     def line(
-        self, x: Floats, y: Floats, label: str = "", look: str = FIRST, tell: bool = True
+        self, x: Floats, y: Floats, label: str = "", look: str = FIRST, hover: bool = True
     ) -> None:
         """Add a line, broken where values are NaN."""
         self._layer("line", look, label, x, y)
-        if tell:
-            self.tell(x, label, y)
+        if hover:
+            self.hover(x, label, y)
 
-    def area(
-        self, x: Floats, low: Floats, high: Floats, label: str = "", look: str = FIRST
-    ) -> None:
+    def area(self, x: Floats, low: Floats, high: Floats, label: str) -> None:
         """Add what lies between two lines."""
-        self._layer("area", look, label, x, high, low)
+        self._layer("area", FIRST, label, x, high, low)
 
     def dots(
         self, x: Floats, y: Floats, label: str = "", look: str = FIRST, sizes: Floats | None = None
@@ -104,10 +102,10 @@ class Picture:
         """Add a vertical line over the whole height."""
         self._layer("upright", look, label, np.array([x]), np.empty(0))
 
-    def tell(self, x: Floats, label: str, values: Floats) -> None:
-        """Values to tell at places x; all that are told stand at the same places."""
+    def hover(self, x: Floats, label: str, values: Floats) -> None:
+        """Show values when a reader points at x; all values of a picture have the same x."""
         self.at = x
-        self.told.append((label, values))
+        self.values.append((label, values))
 
     def moves(self, kind: str, look: str = SECOND, **what: Any) -> None:
         """Add a layer that a slider moves: "when", "curve", "bars" or "points"."""
@@ -222,7 +220,7 @@ class Picture:
         return scale.layer(layer)
 
     def _spec(self, scale: Scale) -> dict[str, Any]:
-        """Return what the script needs: ranges, places, what to tell there, frames."""
+        """Return what the script needs: ranges, places, the values there, frames."""
         wide, tall = scale.x1 - scale.x0, scale.y1 - scale.y0
         at = np.empty(0) if self.at is None else self.at
         spec: dict[str, Any] = {
@@ -231,7 +229,7 @@ class Picture:
             "box": [EDGE_L, EDGE_T, EDGE_R, EDGE_B],
             "name": self.x,
             "at": tidy(at, wide),
-            "rows": [_row(label, values, tall) for label, values in self.told],
+            "rows": [_row(label, values, tall) for label, values in self.values],
             "zoom": self.categories is None and self.levels is None,
         }
         if self.up is not None:
@@ -245,7 +243,7 @@ class Picture:
 
 
 def _row(label: str, values: Floats, tall: float) -> dict[str, Any]:
-    """Return what is told, in digits of its own: it need not be in the units of the axis."""
+    """Values shown at a place, rounded by their own range: they need not be those of the axis."""
     known = np.asarray(values, dtype=float)
     known = known[np.isfinite(known)]
     own = (float(np.ptp(known)) or float(np.abs(known[0]))) if len(known) else 0.0

@@ -102,8 +102,8 @@ def sections_of(result: Any, asked: Asked) -> list[Section]:
         return _graph(result, asked)
     if isinstance(result, Posteriors):
         names = pictures.names_of(result[0], asked.names, "theta")
-        told = result.mean(), result.interval(asked.level)
-        drawn = pictures.series(*told, names, asked.level, "observation")
+        numbers = result.mean(), result.interval(asked.level)
+        drawn = pictures.series(*numbers, names, asked.level, "observation")
         return [Section("Answer", "", renamed(result.summary(asked.level), names), Shown(drawn))]
     if isinstance(result, Posterior):
         names = pictures.names_of(result, asked.names, "theta")
@@ -159,13 +159,13 @@ def renamed(table: Table, names: Sequence[str]) -> Table:
 
 def _test(test: KernelTestResult) -> Section:
     found = test.pvalue <= test.alpha
-    told = f"p = {test.pvalue:.3g}, {'at most' if found else 'above'} {test.alpha:g}: "
-    told += "the null hypothesis is rejected." if found else "no evidence against it was found."
+    text = f"p = {test.pvalue:.3g}, {'at most' if found else 'above'} {test.alpha:g}: "
+    text += "the null hypothesis is rejected." if found else "no evidence against it was found."
     if test.effect is not None:
         low, high = test.effect.interval
-        told += f" Effect {test.effect.size:.3g}, 95 % interval {low:.3g} to {high:.3g}."
+        text += f" Effect {test.effect.size:.3g}, 95 % interval {low:.3g} to {high:.3g}."
     table = Table(test.details.get("table") or [test.row()])
-    return Section("Answer", told, table, differences.of_test(test))
+    return Section("Answer", text, table, differences.of_test(test))
 
 
 def _graph(beliefs: GraphBeliefs, asked: Asked) -> list[Section]:

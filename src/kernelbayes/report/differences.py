@@ -20,7 +20,7 @@ def of_test(test: KernelTestResult) -> Shown:
                       f"{test.test} statistic", "count", floor=0.0)  # fmt: skip
     counts, edges = np.histogram(test.null, BINS_OF_NULL)
     picture.bars(edges, counts.astype(float), "null distribution", PLAIN)
-    picture.tell((edges[1:] + edges[:-1]) / 2, "count", counts.astype(float))
+    picture.hover((edges[1:] + edges[:-1]) / 2, "count", counts.astype(float))
     critical = float(np.quantile(test.null, 1.0 - test.alpha))
     picture.upright(critical, f"{100 * test.alpha:g} % critical value", PLAIN)
     picture.upright(float(test.statistic), "observed")
@@ -52,7 +52,7 @@ def _witness(test: KernelTestResult) -> list[Picture]:
     picture = Picture("Where they differ: witness at the points", *names)
     for sign, look, label in ((values > 0, FIRST, more[0]), (values <= 0, SECOND, more[1])):
         picture.dots(columns[sign, 0], columns[sign, 1], label, look, widths(np.abs(values[sign])))
-    picture.tell(columns[:, 0], "witness", values)
+    picture.hover(columns[:, 0], "witness", values)
     picture.up = columns[:, 1]
     return [picture]
 
@@ -70,8 +70,8 @@ def of_drift(report: DriftReport) -> Shown:
         picture.bars(at, np.asarray(before), "first table")
         picture.bars(at, np.asarray(after), "second table", SECOND)
         middle = (at[1:] + at[:-1]) / 2 if edges else at
-        picture.tell(middle, "first table", np.asarray(before))
-        picture.tell(middle, "second table", np.asarray(after))
+        picture.hover(middle, "first table", np.asarray(before))
+        picture.hover(middle, "second table", np.asarray(after))
         shown.pictures.append(picture)
     if len(report.columns) > DRIFTED_SHOWN:
         shown.note = f"The {DRIFTED_SHOWN} most changed of {len(report.columns)} columns are drawn."
@@ -92,7 +92,7 @@ def effects(rows: Sequence[Row]) -> Picture:
     for mask, look, label in ((drifted, SECOND, "changed"), (~drifted, PLAIN, "not changed")):
         if mask.any():
             picture.dots(numbers["effect"][mask], at[mask], label, look)
-    picture.tell(numbers["effect"], "effect", numbers["effect"])
-    picture.tell(numbers["effect"], "corrected p-value", numbers["corrected"])
+    picture.hover(numbers["effect"], "effect", numbers["effect"])
+    picture.hover(numbers["effect"], "corrected p-value", numbers["corrected"])
     picture.up, picture.headings = at, names
     return picture

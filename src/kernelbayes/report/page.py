@@ -26,7 +26,7 @@ def report(
     """Write one self-contained HTML page about a result.
 
     The question, the data, what was chosen and tried, the answer with intervals, how far to trust
-    it and what to do, pictures that tell their values and can be zoomed, a slider over time or
+    it and what to do, pictures that show values and can be zoomed, a slider over time or
     observations, and the code that makes it again.
 
     Parameters
@@ -36,10 +36,10 @@ def report(
     path : path
         Of the page, ``.html``. It is replaced as a whole or not at all.
     model : fitted estimator, optional
-        What the result comes from: its kernels, ridges and what was tried are told.
+        What the result comes from: the page lists its kernels, its ridges and what was tried.
     title, question : str, optional
     data : mapping from words to values, optional
-        What is known of the data, told as it is.
+        What is known of the data, shown as it is.
     names : sequence of str, optional
         Of the coordinates of the hidden variable or of the parameters.
     level : float
@@ -48,7 +48,7 @@ def report(
         Drawn beside beliefs; of several sequences, a list.
     calibration : Calibration, optional
         From ``kb.calibrate(model)`` or ``model.calibrate()``, or what corrects the beliefs of a
-        filter; told among the diagnostics, as are the verdicts of ``checks``, results of
+        filter; shown among the diagnostics, as are the verdicts of ``checks``, results of
         ``kb.sbc``, ``kb.coverage`` and the like.
     code : str, optional
         Code or command that makes the page again; by default as much as the model tells.
@@ -129,10 +129,10 @@ def _page(title: str, question: str, body: str) -> str:
 def _verdict(lights: Sequence[words.Light], about_model: bool) -> str:
     if about_model and not lights:
         return ""
-    colour, told = words.overall(lights)
+    colour, text = words.overall(lights)
     return (
         f'<div class="verdict {colour}"><span class="light {colour}">{words.TITLES[colour]}</span>'
-        f"<span>{escape(told)}</span></div>"
+        f"<span>{escape(text)}</span></div>"
     )
 
 
@@ -201,9 +201,9 @@ def _chosen(model: Any) -> str:
     ended = [math.isfinite(row.get("score", math.nan)) for row in rows]
     order = sorted(range(len(rows)), key=lambda i: not ended[i])  # those dropped early go last
     table = Table({k: _short(v) for k, v in rows[i].items()} for i in order)
-    told = f"{len(rows)} settings were tried, {sum(ended)} of them to the end."
-    told += " The smaller a score, the better." if any(ended) else ""
-    return f"{found}<h2>What was tried</h2><p>{told}</p>{_table(table)}"
+    text = f"{len(rows)} settings were tried, {sum(ended)} of them to the end."
+    text += " The smaller a score, the better." if any(ended) else ""
+    return f"{found}<h2>What was tried</h2><p>{text}</p>{_table(table)}"
 
 
 def _short(value: Any) -> Any:

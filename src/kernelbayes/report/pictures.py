@@ -56,11 +56,11 @@ def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[st
 # --- one distribution -----------------------------------------------------------------------------
 
 
-def of_one(mu: Any, names: Sequence[str] | None, level: float, letter: str = "z") -> Shown:
+def of_one(mu: Any, names: Sequence[str] | None, level: float) -> Shown:
     """Density of each coordinate with its interval, pairs of coordinates, or bars of categories."""
     shown = Shown()
     for part in parts(mu):
-        labels = names_of(part, names, letter)
+        labels = names_of(part, names)
         if kind_of(part) == "categories":
             shown.pictures.append(_bars(part, labels[0]))
         elif kind_of(part) == "numbers":
@@ -78,15 +78,15 @@ def of_posterior(post: Any, names: Sequence[str] | None, level: float) -> Shown:
     labels = names_of(post, names, "theta")
     draws = np.asarray(to_numpy(post.sample(DRAWS_BEHIND, rng=0)), dtype=float)
     w = np.full(len(draws), 1.0 / len(draws))
-    told = to_numpy(post.mean()), to_numpy(post.interval(level))
-    pictures = _marginals(draws, w, *told, labels, level)
+    numbers = to_numpy(post.mean()), to_numpy(post.interval(level))
+    pictures = _marginals(draws, w, *numbers, labels, level)
     if post.prior is not None:
         wide = np.asarray(to_numpy(post.prior.sample(DRAWS_BEHIND, 0)), dtype=float)
         wide = wide.reshape(DRAWS_BEHIND, -1)
         for j, picture in enumerate(pictures):
             if np.ptp(wide[:, j]) > 0:
                 (grid,), height = grid_density(wide[:, [j]], w, GRID_OF_CURVE)
-                picture.line(grid, height, "prior", f"{PLAIN} dash", tell=False)
+                picture.line(grid, height, "prior", f"{PLAIN} dash", hover=False)
     return Shown([*pictures, *_pairs(draws[:DRAWS_SHOWN], None, labels)], note=_cut(len(labels)))
 
 
@@ -117,7 +117,7 @@ def _pairs(X: Floats, w: Floats | None, names: list[str]) -> list[Picture]:
             sizes = None if w is None else widths(w[heavy])
             label = "draws" if w is None else "by weight"
             picture.dots(X[heavy, j], X[heavy, i], label, sizes=sizes)
-            picture.tell(X[heavy, j], names[i], X[heavy, i])
+            picture.hover(X[heavy, j], names[i], X[heavy, i])
             picture.up = X[heavy, i]
             found.append(picture)
     return found
@@ -135,7 +135,7 @@ def _bars(mu: Any, name: str) -> Picture:
     names, at = [str(labels[k]) for k in most], np.arange(float(len(most)))
     picture = Picture(f"Probabilities of {name}", name, "probability", names, floor=0.0)
     picture.bars(at, P[0, most])
-    picture.tell(at, "probability", P[0, most])
+    picture.hover(at, "probability", P[0, most])
     return picture
 
 
@@ -165,16 +165,16 @@ def of_many(
             if known is not None and known.shape != (m, len(labels)):
                 raise ValueError(f"truth must have shape {(m, len(labels))}, got {known.shape}")
             mean, ends = np.array(to_numpy(part.mean())), np.array(to_numpy(part.interval(level)))
-            told = list(labels)
+            titles = list(labels)
             for j, period in enumerate(part.kernel.periods(len(labels))):
                 if period is None:
                     continue
-                told[j] = f"{labels[j]}, turns added up"
+                titles[j] = f"{labels[j]}, turns added up"
                 mean[:, j], ends[:, j] = unrolled(mean[:, j], ends[:, j], period)
                 if known is not None:
                     off = (known[:, j] - mean[:, j] + period / 2.0) % period - period / 2.0
                     known[:, j] = mean[:, j] + off
-            shown.pictures += series(mean, ends, told, level, what, known, frames)
+            shown.pictures += series(mean, ends, titles, level, what, known, frames)
             shown.pictures += _now(part, labels, what, known, frames)
             shown.note = _cut(len(labels))
     return shown
@@ -200,9 +200,9 @@ def series(
         else:
             picture.whiskers(t, mean[at, j], ends[at, j])
             picture.dots(t, mean[at, j], "mean")
-            picture.tell(t, "mean", mean[at, j])
-        picture.tell(t, "from", ends[at, j, 0])
-        picture.tell(t, "to", ends[at, j, 1])
+            picture.hover(t, "mean", mean[at, j])
+        picture.hover(t, "from", ends[at, j, 0])
+        picture.hover(t, "to", ends[at, j, 1])
         if truth is not None:
             picture.line(t, truth[at, j], "truth", SECOND)
         if frames is not None:
@@ -221,7 +221,7 @@ def _now(
         picture = Picture(f"Density of {name}", name, "density, its peak is 1", floor=0.0)
         grid, heights = _frames(X[:, [j]], W)
         picture.moves("curve", FIRST, x=grid, frames=heights, label="at the slider")
-        picture.tell(grid, "density", heights[-1])
+        picture.hover(grid, "density", heights[-1])
         found.append(picture)
     return found
 
@@ -249,13 +249,13 @@ def _plane(
     mean = to_numpy(batch.mean())
     at = _some(len(mean))
     if what == "time":
-        picture.line(mean[at, 0], mean[at, 1], "mean", tell=False)
+        picture.line(mean[at, 0], mean[at, 1], "mean", hover=False)
         if truth is not None:
-            picture.line(truth[at, 0], truth[at, 1], "truth", THIRD, tell=False)
+            picture.line(truth[at, 0], truth[at, 1], "truth", THIRD, hover=False)
     else:
         picture.dots(mean[at, 0], mean[at, 1], "means")
-    picture.tell(mean[at, 0], names[0], mean[at, 0])
-    picture.tell(mean[at, 0], names[1], mean[at, 1])
+    picture.hover(mean[at, 0], names[0], mean[at, 0])
+    picture.hover(mean[at, 0], names[1], mean[at, 1])
     picture.up, picture.headings = mean[at, 1], [f"{what} {i}" for i in at]
     heavy = np.argsort(-W, axis=1, kind="stable")[:, :HEAVIEST_POINTS]
     frames = []
@@ -280,5 +280,5 @@ def _shares(batch: Any, name: str, what: str, frames: Ints) -> list[Picture]:
     names = [str(labels[k]) for k in shown]
     bars = Picture(f"Probabilities of {name}", name, "probability", names, floor=0.0)
     bars.moves("bars", FIRST, frames=P[np.ix_(frames, shown)], label="at the slider")
-    bars.tell(np.arange(float(len(shown))), "probability", P[frames[-1], shown])
+    bars.hover(np.arange(float(len(shown))), "probability", P[frames[-1], shown])
     return [lines, bars]

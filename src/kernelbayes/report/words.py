@@ -196,7 +196,7 @@ def calibration_light(found: Calibration | Confusion, corrected: bool = False) -
     value = ", ".join(f"{100 * share:.3g} %" for share in held)
     means = f"90 % intervals hold {value} of {len(found.pit)} held-out truths"
     if corrected:
-        colour, means = "good", f"{means} before correction; those told here are corrected"
+        colour, means = "good", f"{means} before correction; those on this page are corrected"
     wrong = "short" if held.min() < CHECKED_LEVEL else "wide"
     advice = f"intervals are too {wrong}; correct them with calibrate(...)"
     return Light("calibration", colour, value, means, advice)
@@ -224,13 +224,13 @@ def _of_test(test: KernelTestResult) -> list[Light]:
     smallest = 1.0 / (len(test.null) + 1)
     # Ten times below alpha a p-value is not rounded much.
     enough = smallest <= 0.1 * test.alpha or "permut" not in test.method
-    told = f"{len(test.null)} draws", f"p-values go down to {smallest:.2g}", "more permutations"
-    return [*lights, Light("null distribution", "good" if enough else "look", *told)]
+    found = f"{len(test.null)} draws", f"p-values go down to {smallest:.2g}", "more permutations"
+    return [*lights, Light("null distribution", "good" if enough else "look", *found)]
 
 
 def _of_graph(beliefs: GraphBeliefs) -> list[Light]:
     lights = _merged([_of_embedding(beliefs[node]) for node in beliefs])
     done = bool(beliefs.converged)
-    told = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}settled"
+    found = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}settled"
     advice = "more iterations, more damping, or a graph with fewer cycles"
-    return [*lights, Light("convergence", "good" if done else "bad", *told, advice)]
+    return [*lights, Light("convergence", "good" if done else "bad", *found, advice)]

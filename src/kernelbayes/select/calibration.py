@@ -158,5 +158,5 @@ class Confusion(Told):
         return plot_confusion(self.labels, self.counts, ax)
 
     def __repr__(self) -> str:
-        told = f"{100 * self.accuracy:.3g} % right, always the same {100 * self.majority:.3g} %"
-        return f"Confusion({self.counts.sum():.0f} left-out data: {told})\n{self.table!r}"
+        text = f"{100 * self.accuracy:.3g} % right, always the same {100 * self.majority:.3g} %"
+        return f"Confusion({self.counts.sum():.0f} left-out data: {text})\n{self.table!r}"

@@ -111,8 +111,8 @@ def with_options(tuner: Callable[..., Any]) -> Callable[..., Any]:
             signature.bind(model, *data, **options)
         except TypeError as error:
             takes = ", ".join(list(signature.parameters)[1:])
-            told = f"tune of a {type(model).__name__}: {error}; it takes {takes}"
-            raise TypeError(told) from None
+            text = f"tune of a {type(model).__name__}: {error}; it takes {takes}"
+            raise TypeError(text) from None
         return tuner(model, *data, **options)
 
     return checked
