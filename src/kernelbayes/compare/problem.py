@@ -266,14 +266,9 @@ def finish(
     problem: Problem, alpha: float, found: Outcome, method: str, details: Mapping[str, Any]
 ) -> KernelTestResult:
     """Return the result of a test of a problem."""
-    return found.result(
-        *(alpha, problem.most, problem.constant),
-        kernel=problem.named,
-        test=problem.test,
-        method=method,
-        sizes=problem.sizes,
-        details={**found.details, **details},
-    )
+    about: dict[str, Any] = {"kernel": problem.named, "test": problem.test, "method": method}
+    about |= {"sizes": problem.sizes, "details": {**found.details, **details}}
+    return found.result(alpha, problem.most, problem.constant, **about)
 
 
 def pvalue(statistic: float, null: Floats, scale: float) -> float:

@@ -49,7 +49,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
             f"method {result.method!r} keeps no witness; use method='permutation', 'gamma' or "
             "'wild', on a random part of a sample too large for them"
         )
-    columns, names = _columns(witness)
+    columns, names = witness_columns(witness)
     ax = subplots(width=6.0, height=3.6) if ax is None else ax
     if columns.shape[1] == 1:
         order = np.argsort(columns[:, 0], kind="stable")
@@ -99,7 +99,7 @@ def plot_change(name: str, shape: tuple[Any, Floats, Floats], ax: Axes = None) -
     return bare(ax)
 
 
-def _columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
+def witness_columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
     """Coordinates to draw at, (n, 1) or (n, 2), and the names of the axes."""
     pair = isinstance(witness.points, tuple)
     try:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernelbayes.arrays import as_vectors, to_numpy
 from kernelbayes.compare import DriftReport, KernelTestResult
+from kernelbayes.plot.tests import witness_columns
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, Picture
 from kernelbayes.report.pictures import DRAWS_SHOWN, Shown, widths
 from kernelbayes.tables import Row
@@ -30,18 +30,13 @@ def of_test(test: KernelTestResult) -> Shown:
 def _witness(test: KernelTestResult) -> list[Picture]:
     if test.witness is None:
         return []
-    pair = isinstance(test.witness.points, tuple)
     try:
-        parts = test.witness.points if pair else (test.witness.points,)
-        columns = np.column_stack([to_numpy(as_vectors(part)) for part in parts]).astype(float)
-    except (TypeError, ValueError):
+        columns, names = witness_columns(test.witness)
+    except (TypeError, ValueError):  # no numbers, or more than two columns
         return []
-    values = np.asarray(test.witness.values, dtype=float)
-    if columns.shape[1] > 2:
-        return []
+    values, pair = np.asarray(test.witness.values), isinstance(test.witness.points, tuple)
     heavy = np.argsort(-np.abs(values), kind="stable")[:DRAWS_SHOWN]
     columns, values = columns[heavy], values[heavy]
-    names = ("x", "y") if pair else ("first coordinate", "second coordinate")
     more = ("more than independence", "less") if pair else ("more of the first", "of the second")
     more = ("unlike the density", "like it") if test.test == "KSD" else more
     if columns.shape[1] == 1:
