@@ -11,7 +11,15 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device
 
-from kernelbayes.arrays import as_floats, epsilon, namespace, threads_for, to_float, warn
+from kernelbayes.arrays import (
+    as_floats,
+    epsilon,
+    multiply_into,
+    namespace,
+    threads_for,
+    to_float,
+    warn,
+)
 from kernelbayes.gram.lapack import (
     LinAlgError,
     cholesky,
@@ -67,7 +75,7 @@ class Solver(ABC):
 
     def solve(self, B: Array) -> Array:
         """Weights (n,) or (n, k) for right-hand sides B (n,) or (n, k)."""
-        return self.weigh(self.values(B))
+        return self.weigh_own(self.values(B))
 
     def weigh(self, V: Array) -> Array:
         """R V or D V; V itself for ``ridge``."""
@@ -83,7 +91,13 @@ class Solver(ABC):
 
     def solve_features(self, Phi: Array) -> Array:
         """Weights (n,) or (n, k) for right-hand sides L Phi given by features Phi."""
-        return self.weigh(self.values_features(Phi))
+        return self.weigh_own(self.values_features(Phi))
+
+    def weigh_own(self, V: Array) -> Array:
+        """As ``weigh``, in the memory of V, which nobody else holds."""
+        if self.weights is None:
+            return V
+        return multiply_into(V, self.weights[:, None] if V.ndim == 2 else self.weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -184,7 +184,7 @@ class Conditional:
         return self._lifted(self.solver.values(K)).T, near
 
     def _lifted(self, values: Array) -> Array:
-        return self.solver.weigh(values) if self.lift is None else self.lift @ values
+        return self.solver.weigh_own(values) if self.lift is None else self.lift @ values
 
 
 # --- outside the training sample ------------------------------------------------------------------
