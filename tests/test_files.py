@@ -372,7 +372,7 @@ def test_lies_about_sizes(good, tmp_path):
     path = tmp_path / "lies.kb"
     huge = npy((10**7, 10**6))  # 72 TiB
     change = signed("0.npy", huge, shape=[10**7, 10**6], dtype="<f8")
-    refused(rewritten(good, change, {"0.npy": huge}), path, "claims another size")
+    refused(rewritten(good, change, {"0.npy": huge}), path, "declared size")
     bomb = rewritten(good, members={"0.npy": bytes(10**8)}, compress=zipfile.ZIP_DEFLATED)
     refused(bomb, path, "larger than the file")
     small = rewritten(good, compress=zipfile.ZIP_DEFLATED)

@@ -227,10 +227,10 @@ def test_impossible_tables_have_an_answer():
 
 
 def test_evidence_far_from_the_sample_is_left_out_with_a_warning(rows, model):
-    with pytest.warns(kb.NumericalWarning, match="c would tell a neighbour"):
+    with pytest.warns(kb.NumericalWarning, match="messages from c carry evidence outside"):
         belief = model.query(["a"], evidence={"c": 1e6})["a"]
     np.testing.assert_allclose(belief.mean(), [rows["a"].mean()])
-    with pytest.warns(kb.NumericalWarning, match="unlike all training pairs"):
+    with pytest.warns(kb.NumericalWarning, match="outside the training pairs"):
         batch = model.query(["a"], evidence={"c": [1e6, np.nan, 1.0]})["a"]
     assert batch.mean()[2] > 0.3
 
@@ -244,7 +244,7 @@ def test_beyond_the_ends_beliefs_go_over_into_the_marginals(scales):
     data["c"] = np.where(a + 0.2 * rng.normal(size=300) > 0, "yes", "no")
     model = kb.KernelBeliefPropagation([("a", "c"), ("a", "b")], scales=scales).fit(data)
     beyond = a.max() + np.array([0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 50.0])
-    with pytest.warns(kb.NumericalWarning, match="up to 100% of it is left out"):
+    with pytest.warns(kb.NumericalWarning, match="up to 100% of it is replaced by the marginal"):
         found = model.query(["c"], {"a": beyond})["c"]
     yes = found.weights[:, found.points.tolist().index("yes")]
     share = np.mean(data["c"] == "yes")
@@ -333,7 +333,7 @@ def test_it_is_an_estimator(rows):
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (Networkx(CHAIN, directed=True), "moralised"),
+        (Networkx(CHAIN, directed=True), "moralise"),
         ([("a", "b"), ("b", "a")], "twice"),
         ([("a", "a")], "joins two nodes"),
         ("ab", "networkx"),
@@ -349,7 +349,7 @@ def test_wrong_graphs_are_refused(rows, graph, message):
 
 def test_wrong_templates_are_refused(rows):
     for templates, message in (
-        ({"t": [("a", "c")]}, "no edge of the graph|which"),
+        ({"t": [("a", "c")]}, "not an edge of the graph"),
         ({"t": CHAIN, "u": CHAIN[:1]}, "in two templates"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -471,7 +471,7 @@ def test_edges_have_kernels_of_their_own(rows):
     np.testing.assert_allclose(*weights, rtol=1e-9)
     with pytest.raises(TypeError, match="kernel of"):
         kb.KernelBeliefPropagation(CHAIN, {("a", "b"): 3.0}).fit(rows)
-    with pytest.raises(ValueError, match="no nodes, edges or templates"):
+    with pytest.raises(ValueError, match="not nodes, edges or templates"):
         kb.KernelBeliefPropagation(CHAIN, {("a", "c"): sharp}).fit(rows)
     turned = kb.KernelBeliefPropagation([("a", "b")], {("b", "a"): (wide, sharp)}).fit(rows)
     assert [d.kernel for d in turned.learned_.relations[0].domains] == [sharp, wide]

@@ -1,7 +1,7 @@
-"""The command ``kernelbayes``. The only package that prints.
+"""The command ``kernelbayes``; the only package that prints.
 
 Results go to standard output or to ``--out``, progress and warnings to standard error. Bad input
-ends with exit code 2 and one line on standard error that says what was wrong.
+ends with exit code 2 and one line on standard error that says what is wrong.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = arguments.run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # who read the result has left, as ``head`` does
-        with contextlib.suppress(OSError):  # what is still to be written goes nowhere
+    except BrokenPipeError:  # the reader has closed the pipe, as ``head`` does
+        with contextlib.suppress(OSError):  # discard the remaining output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (InputError, ValueError, TypeError, ImportError, OSError) as error:
@@ -57,7 +57,7 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="kernelbayes",
-        description="Bayesian inference without a model: Bayes' rule as linear algebra on samples.",
+        description="Bayesian inference from samples, with kernel mean embeddings.",
     )
     parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")

@@ -1,4 +1,4 @@
-"""``posterior``, ``infer``, ``test`` and ``drift``: answers from tables of independent rows."""
+"""``posterior``, ``infer``, ``test`` and ``drift``, for tables of independent rows."""
 
 import argparse
 import runpy
@@ -24,7 +24,7 @@ def add_posterior(commands: Any) -> None:
     command = common.add_command(
         commands,
         "posterior",
-        "posterior of what is hidden given what is observed, from a table of both",
+        "posterior of hidden columns given observed ones, learned from a table of both",
         "kernelbayes posterior train.csv --x height,weight --z age --new people.csv",
     )
     common.add_model(command)
@@ -42,16 +42,16 @@ def _posterior(arguments: argparse.Namespace) -> None:
         common.keep(arguments, model, columns)
     if arguments.new is None:
         if arguments.save is None:
-            raise InputError("--new FILE is needed, or --save FILE to keep the fitted model")
+            raise InputError("give --new FILE, or --save FILE to keep the fitted model")
         return
     new = sheets.points(sheets.read(arguments.new), columns["x"], arguments.new)
     found = model.posterior(new)
     table = common.table_of(found, columns["z"], arguments.level)
     if f"{columns['z'][0]}_sd" in table and model.values_ is not None:
-        with quiet():  # the posterior has warned already
+        with quiet():  # the posterior has already warned
             ends = model.predict_interval(new, arguments.level).reshape(len(found.ess), -1, 2)
             spread = model.predict(new, return_std=True)[1].reshape(len(ends), -1, 1)
-        every = np.concatenate([spread, ends], axis=2)  # corrected by left-out pairs
+        every = np.concatenate([spread, ends], axis=2)  # calibrated by leave-one-out
         for j, name in enumerate(columns["z"]):
             names = (f"{name}_{end}" for end in ("sd", "low", "high"))
             table |= dict(zip(names, every[:, j].T, strict=True))
@@ -81,20 +81,20 @@ def add_infer(commands: Any) -> None:
     command = common.add_command(
         commands,
         "infer",
-        "parameters of a simulator given data, from simulations",
+        "posterior of the parameters of a simulator, given data",
         "kernelbayes infer model.py --observed data.csv -n 1000",
     )
     add = command.add_argument
     text = "Python file with simulator(theta, rng) and prior, or a table of simulations"
     add("source", type=Path, metavar="SOURCE", help=text)
-    add("--observed", type=Path, required=True, metavar="FILE", help="table with the data, one row")
+    add("--observed", type=Path, required=True, metavar="FILE", help="table with one row, the data")
     add(
         "--theta", type=errors.names, metavar="COLUMNS", help="parameters in a table of simulations"
     )
     add("--x", type=errors.names, metavar="COLUMNS", help="data columns (default: all others)")
     text = "simulations to run (default: 1000)"
     add("-n", "--simulations", type=errors.positive, default=1000, metavar="N", help=text)
-    text = "rounds of simulations, or auto: as many as pay (default: 1)"
+    text = "rounds of simulations, or auto: as many as help (default: 1)"
     add("--rounds", type=errors.rounds, default=1, metavar="N", help=text)
     add("--draws", type=errors.positive, metavar="N", help="write draws instead of a summary")
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
@@ -121,7 +121,7 @@ def _infer(arguments: argparse.Namespace) -> None:
         if arguments.rounds != 1:
             raise InputError("--rounds needs a simulator: a Python file instead of a table")
         if arguments.theta is None:
-            raise InputError("--theta COLUMNS is needed to say which columns are parameters")
+            raise InputError("give --theta COLUMNS to say which columns are parameters")
         sheet = sheets.read(arguments.source)
         columns = arguments.x or sheets.others(sheet, arguments.theta)
         theta = sheets.numbers(sheet, arguments.theta, arguments.source)
@@ -145,7 +145,7 @@ def _infer(arguments: argparse.Namespace) -> None:
 
 def _one(x: Any, path: Path) -> Any:
     if len(x) != 1:
-        raise InputError(f"{path} must have one row, the data observed; it has {len(x)}")
+        raise InputError(f"{path} must have one row, the observed data; it has {len(x)}")
     return x[0]
 
 
@@ -155,10 +155,10 @@ def _problem(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (Exception, SystemExit) as error:
-        raise InputError(f"{path} does not run: {type(error).__name__}: {error}") from error
+        raise InputError(f"running {path} failed: {type(error).__name__}: {error}") from error
     missing = [name for name in ("simulator", "prior") if name not in found]
     if missing:
-        raise InputError(f"{path} defines no {' and no '.join(missing)}")
+        raise InputError(f"{path} must define {' and '.join(missing)}")
     return found
 
 
@@ -167,7 +167,7 @@ def add_test(commands: Any) -> None:
     command = common.add_command(
         commands,
         "test",
-        "two-sample test of two tables, or independence test of columns of one",
+        "two-sample test of two tables, or independence test of columns of one table",
         "kernelbayes test before.csv after.csv    "
         "kernelbayes test table.csv --x dose --y effect --given age",
         kinds=(".json",),
@@ -175,8 +175,8 @@ def add_test(commands: Any) -> None:
     add = command.add_argument
     add("tables", type=Path, nargs="+", metavar="TABLE", help="two tables, or one")
     add("--x", type=errors.names, metavar="COLUMNS", help="columns (default: all)")
-    add("--y", type=errors.names, metavar="COLUMNS", help="columns to test x against")
-    add("--given", type=errors.names, metavar="COLUMNS", help="independence given these columns")
+    add("--y", type=errors.names, metavar="COLUMNS", help="columns to test for dependence on x")
+    add("--given", type=errors.names, metavar="COLUMNS", help="test given these columns")
     text = "permutations (default: 1000)"
     add("--permutations", type=errors.positive, default=1000, metavar="B", help=text)
     command.set_defaults(run=_test)
@@ -187,7 +187,7 @@ def _test(arguments: argparse.Namespace) -> None:
     read = [sheets.read(path) for path in arguments.tables]
     if len(read) == 2:
         if arguments.y or arguments.given:
-            raise InputError("--y and --given belong to one table; two were given")
+            raise InputError("--y and --given need a single table; two were given")
         columns = arguments.x or list(read[0])
         samples = [
             sheets.points(sheet, columns, path)
@@ -203,7 +203,7 @@ def _test(arguments: argparse.Namespace) -> None:
         else:
             name, result = "hsic", hsic_test(pair[0], pair[1], **options)
     else:
-        raise InputError("two tables are needed, or one with --x COLUMNS and --y COLUMNS")
+        raise InputError("give two tables, or one with --x COLUMNS and --y COLUMNS")
     found = {"statistic": float(result.statistic), "pvalue": float(result.pvalue)}
     data = {"tables": ", ".join(map(str, arguments.tables))}
     for title in ("x", "y", "given"):
@@ -217,7 +217,7 @@ def add_drift(commands: Any) -> None:
     command = common.add_command(
         commands,
         "drift",
-        "which columns differ between two tables, by how much, with corrected p-values",
+        "which columns differ between two tables, with effect sizes and corrected p-values",
         "kernelbayes drift january.csv february.csv --columns age,city",
     )
     add = command.add_argument

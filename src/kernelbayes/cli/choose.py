@@ -1,4 +1,4 @@
-"""``tune``: kernels and ridges by cross-validation, with a table of what was tried."""
+"""``tune``: choose kernels and ridges by cross-validation; a table of all settings tried."""
 
 import argparse
 from pathlib import Path
@@ -15,17 +15,17 @@ def add_tune(commands: Any) -> None:
     command = add_command(
         commands,
         "tune",
-        "kernels and ridges by cross-validation, as a table of what was tried",
+        "choose kernels and ridges by cross-validation; print the settings that were tried",
         "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
         "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
     )
     add = command.add_argument
     add("data", type=Path, metavar="TRAIN", help="training table, .csv or .parquet")
-    add("--x", type=errors.names, metavar="COLUMNS", help="what is observed, comma-separated")
-    add("--z", type=errors.names, metavar="COLUMNS", help="what is hidden, comma-separated")
+    add("--x", type=errors.names, metavar="COLUMNS", help="observed columns, comma-separated")
+    add("--z", type=errors.names, metavar="COLUMNS", help="hidden columns, comma-separated")
     add("--prior", type=Path, metavar="FILE", help="table of draws of z (default: the training z)")
     add("--filter", action="store_true", help="rows are a sequence in time: tune a filter")
-    add("--sequence", metavar="COLUMN", help="column that tells sequences apart: tune a filter")
+    add("--sequence", metavar="COLUMN", help="column that identifies sequences: tune a filter")
     add("--u", type=errors.names, metavar="COLUMNS", help="controls of a filter, comma-separated")
     add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
     add("--save", type=Path, metavar="FILE", help="write the tuned model to this file")
@@ -47,7 +47,7 @@ def _tune(arguments: argparse.Namespace) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Return numbers as they are, nothing as an empty cell, and anything else in words."""
+    """Return numbers as they are, None as an empty cell, and anything else as text."""
     return value if isinstance(value, float | int) else "" if value is None else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: options, models from files, answers as columns."""
+"""Shared by the commands: options, models from files, tables of answers."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ from kernelbayes.report import report
 def add_command(
     commands: Any, name: str, text: str, example: str, kinds: tuple[str, ...] = (".csv", ".parquet")
 ) -> Any:
-    """Add a command with a description, an example and the options that all have."""
+    """Add a command with a description, an example and the common options."""
     command = commands.add_parser(
         name,
         help=text[0].lower() + text[1:],
@@ -28,19 +28,19 @@ def add_command(
     )
     add = command.add_argument
     add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
-    where = f"where the result goes, {' or '.join(kinds)} (default: printed)"
+    where = f"write the result to this file, {' or '.join(kinds)} (default: print it)"
     add("--out", type=errors.ending(*kinds), metavar="FILE", help=where)
-    add("--report", type=errors.page, metavar="PAGE", help="write a page about it, .html")
-    add("--quiet", action="store_true", help="no warnings and no progress on standard error")
+    add("--report", type=errors.page, metavar="PAGE", help="write a report page, .html")
+    add("--quiet", action="store_true", help="no warnings or progress on standard error")
     return command
 
 
 def add_model(command: Any) -> None:
-    """Add the options of commands that fit a model or read one."""
+    """Add the options of commands that fit or load a model."""
     add = command.add_argument
     add("data", type=Path, nargs="?", metavar="TRAIN", help="training table, .csv or .parquet")
-    add("--x", type=errors.names, metavar="COLUMNS", help="what is observed, comma-separated")
-    add("--z", type=errors.names, metavar="COLUMNS", help="what is hidden, comma-separated")
+    add("--x", type=errors.names, metavar="COLUMNS", help="observed columns, comma-separated")
+    add("--z", type=errors.names, metavar="COLUMNS", help="hidden columns, comma-separated")
     add("--new", type=Path, metavar="FILE", help="table of new observations")
     add("--model", type=Path, metavar="FILE", help="use this fitted model instead of TRAIN")
     add("--save", type=Path, metavar="FILE", help="write the fitted model to this file")
@@ -50,7 +50,7 @@ def add_model(command: Any) -> None:
 
 
 def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, Any]]:
-    """Model of a file with the columns it was fitted on."""
+    """Model from a file, and the columns it was fitted on."""
     try:
         found = load(arguments.model)
     except OSError as error:
@@ -58,12 +58,12 @@ def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, An
     if isinstance(found, kind):
         raise InputError(f"{arguments.model} was not written by this command; it has no columns")
     if not (isinstance(found, dict) and isinstance(found.get("model"), kind)):
-        raise InputError(f"{arguments.model} does not hold a {kind.__name__}")
+        raise InputError(f"{arguments.model} does not contain a {kind.__name__}")
     return found["model"], found["columns"]
 
 
 def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
-    """Write the model, if that was asked for."""
+    """Write the model, if requested."""
     if arguments.save is not None:
         try:
             save({"model": model, "columns": columns}, arguments.save)
@@ -73,7 +73,7 @@ def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> 
 
 
 def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **what: Any) -> None:
-    """Write the page, if that was asked for; it names the command that makes it again."""
+    """Write the report, if requested; it names the command that makes it again."""
     if arguments.report is None:
         return
     told = {title: value for title, value in data.items() if value is not None}
@@ -84,16 +84,16 @@ def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **wha
         raise InputError(f"cannot write {arguments.report}: {reason}") from error
 
 
-# What the columns of a model are, in words.
+# Roles of the columns of a model, in words.
 KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 
 
 def page_of(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], found: Any, learn: Any
 ) -> None:
-    """Write the page of a model's answer, with its calibration where that can be learned.
+    """Write the report of a model's answer, with its calibration where possible.
 
-    It cannot for hidden variables that are not numbers, and for rules without a closed form.
+    It is not for hidden variables that are not numbers, or for rules without a closed form.
     """
     if arguments.report is None:
         return
@@ -113,11 +113,11 @@ def training(arguments: argparse.Namespace) -> None:
     wanted = {"TRAIN": arguments.data, "--x": arguments.x, "--z": arguments.z}
     missing = [name for name, value in wanted.items() if value is None]
     if missing:
-        raise InputError(f"{' and '.join(missing)} are needed, or --model FILE")
+        raise InputError(f"give {' and '.join(missing)}, or --model FILE")
 
 
 def table_of(beliefs: Any, names: list[str], level: float) -> Sheet:
-    """Columns of the answer: of numbers mean, deviation and interval, of a category its share."""
+    """Columns of the answer: mean, sd and interval of numbers, probabilities of categories."""
     found: Sheet = {}
     for part in parts(beliefs):
         own = names if part is beliefs else [*part.names]

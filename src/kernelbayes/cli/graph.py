@@ -1,4 +1,4 @@
-"""``graph``: fill the holes of a table by belief propagation."""
+"""``graph``: impute the empty cells of a table by belief propagation."""
 
 import argparse
 from pathlib import Path
@@ -19,17 +19,17 @@ def add_graph(commands: Any) -> None:
     command = add_command(
         commands,
         "graph",
-        "fill the empty cells of a table, each from what is there in its row",
+        "impute the empty cells of a table, each from the other cells of its row",
         "kernelbayes graph table.csv --edges age-income,income-rent --out filled.csv",
     )
     add = command.add_argument
-    add("data", type=Path, metavar="TABLE", help="table to learn from, with empty cells or without")
-    add("--new", type=Path, metavar="FILE", help="table to fill (default: TABLE itself)")
+    add("data", type=Path, metavar="TABLE", help="table to learn from; cells may be empty")
+    add("--new", type=Path, metavar="FILE", help="table to impute (default: TABLE itself)")
     add(
         "--edges",
         type=errors.names,
         metavar="A-B,B-C",
-        help="which columns talk to each other (default: a tree, learned from the table)",
+        help="which columns to connect (default: a tree, learned from the table)",
     )
     add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
@@ -82,7 +82,7 @@ def _nodes(sheet: sheets.Sheet) -> dict[str, Any]:
 def _edge(text: str, data: dict[str, Any]) -> tuple[str, str]:
     ends = text.split("-")
     if len(ends) != 2 or any(end not in data for end in ends):
-        raise InputError(f"an edge joins two columns, as in A-B, got {text!r}; {list(data)} exist")
+        raise InputError(f"an edge is two columns, A-B, got {text!r}; columns: {list(data)}")
     return ends[0], ends[1]
 
 

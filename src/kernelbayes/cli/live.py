@@ -1,4 +1,4 @@
-"""``filter --follow --serve``: a page on this machine that shows the belief as it moves."""
+"""``filter --follow --serve``: a local page that shows the belief live."""
 
 import json
 import math
@@ -12,14 +12,14 @@ from typing import Any
 from kernelbayes.cli.errors import InputError
 
 PORT = 8765  # unassigned, and easy to remember
-STEPS_KEPT = 300  # that a page opened later still sees: a screen's width
-BEAT = 10.0  # seconds after which a silent stream says that it is alive, and a deaf one is left
+STEPS_KEPT = 300  # steps shown on a page that is opened later: a screen's width
+BEAT = 10.0  # seconds between keep-alive messages, and after which a dead stream is closed
 
 
 class Live(ThreadingHTTPServer):
-    """A page and its events, on the loopback address; leaving the context tells all of the end."""
+    """A page and its events on the loopback address; leaving the context ends all streams."""
 
-    daemon_threads = False  # closing waits until they were told
+    daemon_threads = False  # closing waits for the last event
 
     def __init__(self, port: int) -> None:
         self.seen, self.sent, self.ended = deque[str](maxlen=STEPS_KEPT), 0, False
@@ -32,7 +32,7 @@ class Live(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
     def publish(self, step: dict[str, Any], end: bool = False) -> None:
-        """Send the numbers of one step to all who look."""
+        """Send the numbers of one step to all open pages."""
         told = json.dumps({n: v if isinstance(v, str) else _finite(v) for n, v in step.items()})
         with self.changed:
             self.seen.append(f"{'event: end' if end else ': step'}\ndata: {told}\n\n")
@@ -50,13 +50,13 @@ def _finite(value: float) -> float | None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers to one browser, if it asks for this machine by its own names."""
+    """Serve one browser, if its request names this machine."""
 
     server: Live
     timeout = BEAT
 
     def do_GET(self) -> None:
-        """Send the page or its events; a page elsewhere may point a name at this address."""
+        """Send the page or its events; other host names are refused (DNS rebinding)."""
         if self.headers.get("Host") not in self.server.own:
             return self.send_error(403)
         kinds = {"/": "text/html; charset=utf-8", "/events": "text/event-stream"}
@@ -65,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", kinds[self.path])
         self.end_headers()
-        with suppress(OSError):  # they may leave
+        with suppress(OSError):  # the browser may disconnect
             if self.path == "/events":
                 return self._events(self.server)
             self.wfile.write((files("kernelbayes.report") / "live.html").read_bytes())
@@ -81,4 +81,4 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(("".join(new) or ": still here\n\n").encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: standard error is for warnings."""
+        """Log nothing: standard error is for warnings."""

@@ -20,7 +20,7 @@ Sheet = dict[str, npt.NDArray[Any]]
 
 
 def read(path: Path) -> Sheet:
-    """Read a table; its kind is known by the ending of its name."""
+    """Read a table; the file extension says its type."""
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise InputError(f"{path}: unknown file type {kind!r}; use .csv or .parquet")
@@ -38,7 +38,7 @@ def read(path: Path) -> Sheet:
 def numbers(
     sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False
 ) -> npt.NDArray[np.float64]:
-    """Columns (n, d) of numbers; NaN only where values may be missing."""
+    """Columns (n, d) of numbers; NaN only if missing values are allowed."""
     found = []
     for name in columns:
         column = _column(sheet, name, path)
@@ -56,7 +56,7 @@ def numbers(
 
 
 def chosen(sheet: Sheet, columns: Sequence[str], path: Path) -> Sheet:
-    """Return some columns, numbers or categories; text among as many numbers is refused."""
+    """Return some columns, numbers or categories; text in a numeric column is refused."""
     found = {name: _column(sheet, name, path) for name in columns}
     for name in texts(found):
         cells = [cell for cell in found[name] if str(cell).strip()]
@@ -71,27 +71,27 @@ def texts(sheet: Sheet) -> list[str]:
 
 
 def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False) -> Any:
-    """Columns as the library takes them: an array, one column of categories, or a frame."""
+    """Columns as input of the library: an array, one column of categories, or a frame."""
     found = chosen(sheet, columns, path)
     words = texts(found)
     if not words:
         return numbers(sheet, columns, path, missing)
     if any(not str(text).strip() for name in words for text in found[name]):
-        raise InputError(f"{path}: a column of categories has empty cells: {', '.join(words)}")
+        raise InputError(f"{path}: columns of categories have empty cells: {', '.join(words)}")
     if len(columns) == 1:
         return found[columns[0]].astype(str)
     try:
         import pandas
     except ImportError as error:
         raise InputError(
-            f"columns of text beside numbers ({', '.join(words)}) need pandas: "
+            f"columns of text together with numbers ({', '.join(words)}) need pandas: "
             "pip install 'kernelbayes[pandas]'"
         ) from error
     return pandas.DataFrame(found)
 
 
 def groups(sheet: Sheet, name: str | None, path: Path) -> list[npt.NDArray[np.intp]]:
-    """Rows of each sequence, in the order of the file; one sequence without a name."""
+    """Rows of each sequence, in the order of the file; a single sequence without a name."""
     n = len(next(iter(sheet.values())))
     if name is None:
         return [np.arange(n)]
@@ -100,7 +100,7 @@ def groups(sheet: Sheet, name: str | None, path: Path) -> list[npt.NDArray[np.in
 
 
 def others(sheet: Sheet, taken: Iterable[str]) -> list[str]:
-    """Columns of a table that are not taken."""
+    """Columns of a table that are not used yet."""
     return [name for name in sheet if name not in set(taken)]
 
 
@@ -124,7 +124,7 @@ def write_json(result: Mapping[str, Any], out: Path | None) -> None:
 
 
 def row(values: Iterable[Any]) -> list[str]:
-    """Cells of a row, numbers with all their digits."""
+    """Cells of a row, numbers with all digits."""
     return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in values]
 
 
@@ -153,7 +153,7 @@ def _read_csv(path: Path) -> Sheet:
         return {}
     header = [name.strip() for name in rows[0]]
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        raise InputError(f"{path}: cells are separated by commas here, not as in {header[0]!r}")
+        raise InputError(f"{path}: cells must be separated by commas, got {header[0]!r}")
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InputError(f"{path} has two columns named {twice[0]!r}")
@@ -192,10 +192,10 @@ def _read_parquet(path: Path) -> Sheet:
         frame = _parquet().read_parquet(path)
     except (OSError, ImportError, InputError):
         raise
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # each library has its own errors
         raise InputError(f"{path}: not a Parquet file") from error
     found = {str(name): np.asarray(frame[name]) for name in frame.columns}
-    for name in texts(found):  # also numbers that Python holds one by one
+    for name in texts(found):  # including numbers in object columns
         column = frame[name]
         empty = column.isna() if hasattr(column, "isna") else column.is_null()
         cells = zip(column.to_list(), empty, strict=True)

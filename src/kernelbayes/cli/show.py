@@ -1,4 +1,4 @@
-"""``demo`` and ``reproduce``: the library at work on data it makes, and on the papers' figures."""
+"""``demo`` and ``reproduce``: a demonstration, and the experiments of the papers."""
 
 import argparse
 import ast
@@ -19,10 +19,10 @@ def add_demo(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser(
         "demo",
-        help="a robot learns a building from 1000 frames of its camera, then finds itself",
+        help="a robot learns a building from 1000 camera frames, then localises itself",
         description="A robot learns a building from 1000 labelled frames of its camera. Switched "
-        "on somewhere unknown, it finds itself by its camera and its wheels: a table of errors, a "
-        "picture and a film.",
+        "on at an unknown place, it localises itself by its camera and its wheels. Prints a table "
+        "of errors and writes a picture and a film.",
         epilog="example: kernelbayes demo --out robot --report robot.html",
     )
     out, text = Path("kernelbayes-demo"), "directory for the pictures (default: %(default)s)"
@@ -30,7 +30,7 @@ def add_demo(commands: Any) -> None:
     command.add_argument(
         "--seed", type=seed, default=0, metavar="N", help="seed of the drives (default: 0)"
     )
-    text = "write a page about the first drive, .html"
+    text = "write a report page about the first drive, .html"
     command.add_argument("--report", type=page, metavar="PAGE", help=text)
     command.set_defaults(run=_demo)
 
@@ -52,12 +52,12 @@ def add_reproduce(commands: Any) -> None:
     """Add ``kernelbayes reproduce``."""
     command = commands.add_parser(
         "reproduce",
-        help="the experiments: a list, or one of them",
-        description="Without a name, list the experiments: CPU time of the quick and of the full "
-        "run, and what they show. With one, run it; options after the name are its own (--quick, "
-        "--full, --runs N, --jobs N; see --help after it). A full run that was broken off goes "
-        "on where it was. With --out DIR the scripts are copied there, and the folder of the "
-        "experiment gets results.csv and results.png; without it, an installed package copies "
+        help="list the experiments, or run one",
+        description="Without a name, list the experiments with the CPU times of their quick and "
+        "full runs. With a name, run that experiment; options after the name are its own (--quick, "
+        "--full, --runs N, --jobs N; see --help after the name). An interrupted full run is "
+        "continued. With --out DIR the scripts are copied there, and the folder of the "
+        "experiment gets results.csv and results.png. Without it, an installed package copies "
         f"them to {COPY}, and a checkout runs its own, which write quick.* or full.*.",
         epilog="example: kernelbayes reproduce iw22_fig2 --runs 3 --out figures",
     )
@@ -74,7 +74,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     places = [Path.cwd() / "experiments", Path(__file__).parents[3] / "experiments", bundle]
     folder = next((place for place in places if place.is_dir()), None)
     if folder is None:
-        raise InputError("no folder experiments here; run this in a checkout of the repository")
+        raise InputError("there is no folder experiments; run this in a checkout of the repository")
     scripts = {path.parent.name: path for path in sorted(folder.glob("*/run.py"))}
     if arguments.name is None:
         print(f"{'name':16s}{'quick':>9s}{'full':>14s}  what it shows")
@@ -85,7 +85,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             print(f"{name:16s}{quick:>9s}{full:>14s}  {told.partition(chr(10))[0]}")
         return 0
     if arguments.name not in scripts:
-        raise InputError(f"no experiment {arguments.name}; there are {', '.join(scripts)}")
+        raise InputError(f"no experiment {arguments.name!r}; choose one of {', '.join(scripts)}")
     script = scripts[arguments.name]
     if given.out is not None or folder == bundle:
         out = given.out or COPY
@@ -97,7 +97,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         script = out / script.relative_to(folder)
     code = subprocess.run([sys.executable, str(script), *options], check=False).returncode
     for made in script.parent.glob("*.*") if script.parents[1] != folder else ():
-        if made.stem in ("quick", "full"):  # results of a copy have one name
+        if made.stem in ("quick", "full"):  # rename the results of a copy
             made.replace(made.with_stem("results"))
     return code
 

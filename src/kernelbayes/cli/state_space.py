@@ -1,4 +1,4 @@
-"""``filter``: beliefs about hidden states, from recordings; also line by line as they come."""
+"""``filter``: beliefs about hidden states, from recordings or line by line."""
 
 import argparse
 import csv
@@ -30,26 +30,26 @@ def add_filter(commands: Any) -> None:
     add_model(command)
     add = command.add_argument
     add("--u", type=errors.names, metavar="COLUMNS", help="controls, comma-separated")
-    add("--sequence", metavar="COLUMN", help="column that tells the sequences apart")
+    add("--sequence", metavar="COLUMN", help="column that identifies the sequences")
     add("--smooth", action="store_true", help="use later observations too")
-    text = "read observations as CSV from standard input, write a belief for each as it comes"
+    text = "read observations as CSV from standard input, and write a belief for each line"
     add("--follow", action="store_true", help=text)
-    text = "with --follow: keep the state in this file, and go on from it"
+    text = "with --follow: keep the state in this file, and continue from it"
     add("--state", type=Path, metavar="FILE", help=text)
-    text = "with --follow: a page that shows the belief as it moves, on this machine only"
+    text = "with --follow: serve a live page of the belief, on this machine only"
     add("--serve", type=errors.seed, nargs="?", const=PORT, metavar="PORT", help=text)
     command.set_defaults(run=_filter)
 
 
 def _filter(arguments: argparse.Namespace) -> None:
     if arguments.follow and (arguments.smooth or arguments.new is not None):
-        raise InputError("--follow reads standard input; it goes with neither --new nor --smooth")
+        raise InputError("--follow reads standard input; leave out --new and --smooth")
     if arguments.follow and arguments.out is not None:
-        raise InputError("--follow writes beliefs as they come to standard output, not to --out")
+        raise InputError("--follow writes beliefs to standard output, not to --out")
     if arguments.serve is not None and not arguments.follow:
-        raise InputError("--serve shows a belief as it moves: it goes with --follow")
+        raise InputError("--serve needs --follow")
     if arguments.follow and arguments.report is not None:
-        raise InputError("--report is for recordings; with --follow there is --serve")
+        raise InputError("--report is for recordings; with --follow use --serve")
     if arguments.model is not None:
         model, columns = stored(arguments, KernelBayesFilter)
     else:
@@ -64,7 +64,7 @@ def _filter(arguments: argparse.Namespace) -> None:
         return
     if arguments.new is None:
         if arguments.save is None:
-            raise InputError("--new FILE is needed, or --follow, or --save FILE")
+            raise InputError("give --new FILE, --follow or --save FILE")
         return
     sheet = sheets.read(arguments.new)
     tables, beliefs = [], []
@@ -119,7 +119,7 @@ def _table(beliefs: Any, names: list[str], level: float) -> sheets.Sheet:
 def _follow(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], live: Live | None
 ) -> None:
-    """Read a header and then a line for each step; killed and started again, go on."""
+    """Read a header and then one line per step; continue from the state file, if any."""
     state = model.start()
     if arguments.state is not None and arguments.state.exists():
         state = load(arguments.state)
@@ -135,7 +135,7 @@ def _follow(
     titled = False
     for line, row in enumerate(reader, start=2):
         if len(row) != len(header):
-            raise InputError(f"line {line} has {len(row)} cells, the header {len(header)}")
+            raise InputError(f"line {line} has {len(row)} cells, the header has {len(header)}")
         cells = dict(zip(header, row, strict=True))
         control = None
         if columns["u"] is not None:
@@ -156,7 +156,7 @@ def _follow(
 
 
 def _observation(cells: dict[str, str], columns: dict[str, Any], line: int) -> Any:
-    """Return what one line tells: numbers, a category, or both by name; None where all is empty."""
+    """Return the observation in one line: numbers, a category, or both by name; None if empty."""
     texts = columns.get("texts", ())
     if not any(cells[name].strip() for name in columns["x"]):
         return None

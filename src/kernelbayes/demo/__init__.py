@@ -1,1 +1,1 @@
-"""The story that ``kernelbayes demo`` tells: a robot that finds itself by what it sees."""
+"""``kernelbayes demo``: a robot localises itself by its camera and wheels."""

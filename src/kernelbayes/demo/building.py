@@ -1,12 +1,12 @@
-"""A building and what a camera in it sees: a ray caster in NumPy.
+"""A building and the views of a camera in it, by ray casting in NumPy.
 
-The plan is a corridor between two rows of three rooms. Its walls are straight, upright and painted
-in plain colours; towards the corridor they have a tint of the room's. A ray finds the nearest wall;
-the wall's distance says how much of a column of the image it fills, and how dark it looks. Above it
+The plan is a corridor between two rows of three rooms. Walls are straight, upright and painted in
+plain colours; towards the corridor they have a tint of the room's colour. A ray finds the nearest
+wall, whose distance determines how much of an image column it fills and how dark it looks. Above it
 is the ceiling, below it the floor.
 
-Rooms a and f look the same from inside, turned by half a turn: one frame cannot tell them apart,
-only the way there can.
+Rooms a and f look the same from inside, rotated by 180 degrees. A single frame cannot distinguish
+them; only the path to the room can.
 """
 
 from typing import NamedTuple
@@ -38,7 +38,7 @@ ROOMS: dict[str, tuple[float, float, Colour]] = {
 
 ROWS, COLUMNS, VIEW = 8, 16, np.radians(90.0)  # the camera's pixels and field of view
 NOISE = 0.07  # standard deviation per pixel and colour, of colours between 0 and 1
-FINE = 4  # rays per column, and heights per row, that a pixel is the mean of
+FINE = 4  # rays per column, and heights per row, averaged in a pixel
 DUSK = 0.12  # how fast walls get darker, per metre
 
 
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 def walls() -> Plan:
-    """Plan of the building, each side of a wall a wall."""
+    """Plan of the building; the two sides of a wall are two walls."""
     lines: list[tuple[float, float, float, float]] = []
     colours: list[Colour] = []
     for x, y, paint in ROOMS.values():
@@ -100,7 +100,7 @@ def look(states: Floats, noise: float = NOISE, rng: Rng = None) -> Floats:
     """Camera frames (n, ROWS, COLUMNS, 3): red, green and blue, in [0, 1] before the noise.
 
     States (n, 3) are x and y in metres and the heading in radians; ``noise`` is its standard
-    deviation. Rooms a and f look the same, turned by half a turn:
+    deviation. Rooms a and f look the same, rotated by 180 degrees:
 
     >>> import numpy as np
     >>> from kernelbayes.demo.building import look

@@ -1,4 +1,4 @@
-"""How the robot drives, into a room, across it and on to any other, and what its wheels tell."""
+"""Simulated drives of the robot from room to room, and the readings of its wheels."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,18 +13,18 @@ from kernelbayes.types import Floats, Rng
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
 MARGIN = 0.5  # from the walls to the places it heads for
 SWAY = 0.05  # standard deviation of the heading, per frame
-# What wheels get wrong per frame, standard deviations: a share of the way, and radians of the turn.
+# Error of the wheels per frame, standard deviations: a share of the distance, radians of the turn.
 SLIP, SKID = 0.05, 0.03
-# What the robot allows for, about twice that with the sway, and metres for the rest.
+# Error the robot assumes, about twice that with the sway, and metres for the rest.
 LOOSE, VEER, SHIFT = 0.1, 0.06, 0.03
 
 
 @dataclass(frozen=True)
 class Drive:
-    """Frames (T, ROWS, COLUMNS, 3) of one drive, the states (T, 3) they were taken in, the wheels.
+    """One drive: frames (T, ROWS, COLUMNS, 3), their states (T, 3), and the wheels.
 
-    Wheels (T, 2) tell the way into each frame: metres and the turn in radians; the first row is 0.
-    The robot sees pixels, or learned features of them.
+    Wheels (T, 2) measure the movement before each frame: metres, and the turn in radians; the first
+    row is 0. The robot observes pixels, or learned features of them.
     """
 
     frames: Floats
@@ -34,7 +34,7 @@ class Drive:
 
     @classmethod
     def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Self:
-        """Drive, taking a picture at every step."""
+        """Simulate a drive with a frame at every step."""
         rng = as_generator(rng)
         states = drive(length, rng, room)
         return cls(look(states, rng=rng), states, turned_wheels(states, rng))
@@ -61,7 +61,7 @@ def turned_wheels(states: Floats, rng: Rng = None) -> Floats:
 
 
 def roll(z: Floats, rng: np.random.Generator, control: Floats | None = None) -> Floats:
-    """Move states z (m, 4) by what the wheels tell: the only thing the robot knows beforehand."""
+    """Move states z (m, 4) by the readings of the wheels: all that the robot knows beforehand."""
     (way, turn), m = np.reshape(np.asarray(control), (-1, 2)).T, len(z)
     heading = np.arctan2(z[:, 3], z[:, 2]) + turn + VEER * rng.normal(size=m)
     ahead = np.column_stack([np.cos(heading), np.sin(heading)])
@@ -74,7 +74,7 @@ def roll(z: Floats, rng: np.random.Generator, control: Floats | None = None) -> 
 def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:
     """States (frames, 3) of one drive: x and y in metres, heading in radians.
 
-    It starts in ``room``: a key of ``ROOMS`` or "corridor", any of these unless given.
+    It starts in ``room``, a key of ``ROOMS`` or "corridor", by default a random one.
     """
     rng = as_generator(rng)
     room = str(rng.choice([*ROOMS, "corridor"])) if room is None else room
@@ -90,13 +90,13 @@ def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:
         ahead = goals[0] - place
         wrong = (np.arctan2(ahead[1], ahead[0]) - heading + np.pi) % (2.0 * np.pi) - np.pi
         heading += np.clip(wrong, -TURN, TURN) + SWAY * rng.normal()
-        if abs(wrong) < TURN:  # otherwise it turns on the spot
+        if abs(wrong) < TURN:  # otherwise it turns in place
             place = place + SPEED * rng.uniform(0.7, 1.0) * ahead / np.hypot(*ahead)
     return states
 
 
 def _somewhere(room: str, rng: np.random.Generator) -> Floats:
-    """Return a place in a room, away from its walls."""
+    """Return a random position in a room, away from its walls."""
     if room == "corridor":
         low, high = np.array([0.0, SOUTH]), np.array([WIDTH, NORTH])
     else:
@@ -106,7 +106,7 @@ def _somewhere(room: str, rng: np.random.Generator) -> Floats:
 
 
 def _onwards(room: str, rng: np.random.Generator) -> tuple[str, list[Floats]]:
-    """Return the next room and the places to pass on the way there."""
+    """Return the next room and the positions on the way there."""
     if room == "corridor":
         room = str(rng.choice(list(ROOMS)))
         return room, [*reversed(_door(room)), _somewhere(room, rng)]
@@ -114,7 +114,7 @@ def _onwards(room: str, rng: np.random.Generator) -> tuple[str, list[Floats]]:
 
 
 def _door(room: str) -> list[Floats]:
-    """Return the places before and behind a room's door, on the way out."""
+    """Return the positions on both sides of a room's door, on the way out."""
     x, y, _ = ROOMS[room]
     side, out = (NORTH, -MARGIN) if y == NORTH else (SOUTH, MARGIN)
     return [np.array([x + ROOM[0] / 2, side - out]), np.array([x + ROOM[0] / 2, side + out])]

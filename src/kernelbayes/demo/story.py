@@ -1,15 +1,14 @@
-"""The story, as lines of text: learning from labelled frames, then finding oneself.
+"""The demo as lines of text: learn from labelled frames, then localise.
 
-A robot with a camera of a few pixels drives through a building. It is shown 1000 frames and where
-each was taken; that is all it ever learns about cameras and walls. How far it rolled and how much
-it turned since the last frame its wheels tell, not quite rightly. Then it is switched on in unknown
-places and tracks where it is from its frames and its wheels. Bandwidths, whether it sees pixels or
-learned features of them (if torch is there), and the number of nearest neighbours it is measured
-against, are chosen on the labelled frames. The building, the ridges, the share of carried
-particles and the scales to choose from were settled by hand while writing this, with an eye on test
-drives of seeds 0 to 5, 7, 77, 100, 101, 3001 and 3002. On 20 starts of seeds 3003 and 3004, looked
-at once, the robot found itself after at most 4.2 metres, half of them within 1.4; one of the ten
-starts of seed 0, in one of the two rooms, takes 7.2.
+A robot with a camera of a few pixels drives through a building. It learns from 1000 frames and the
+places where they were taken; it knows nothing else about cameras and walls. Its wheels measure how
+far it moved and turned since the last frame, with errors. Then it is switched on at unknown places
+and tracks its position from frames and wheels. The labelled frames choose the bandwidths, pixels or
+learned features (if torch is installed), and the number of neighbours of the baseline. Building,
+ridges, share of carried particles and candidate bandwidths were set by hand during development,
+with test drives of seeds 0 to 5, 7, 77, 100, 101, 3001 and 3002. On 20 starts of seeds 3003 and
+3004, run once, the robot was localised after at most 4.2 metres, in half of them within 1.4; one of
+the ten starts of seed 0, in one of the two rooms, takes 7.2.
 """
 
 import warnings
@@ -37,44 +36,44 @@ from kernelbayes.types import Floats
 
 LABELLED = 1000  # frames
 SWITCHED_ON, FRAMES = 10, 80  # test drives, and frames of each
-LOST = 20  # frames within which it may still be searching
-FOUND, IN_A_ROW = 1.0, 5  # metres off, for so many frames in a row: then it has found itself
-# What is tried: bandwidths of frames over the median distance, and numbers of neighbours.
+LOST = 20  # frames during which it may still be searching
+FOUND, IN_A_ROW = 1.0, 5  # localised: an error below this (metres) for this many frames in a row
+# Candidates: bandwidths of frames over the median distance, and numbers of neighbours.
 FRAME_SCALES, HOW_MANY = (0.25, 0.4), (1, 2, 3, 5, 10)
-LEARNED = {"dim": 32, "epochs": 100, "rng": 0, "progress": False}  # features: some three seconds
+LEARNED = {"dim": 32, "epochs": 100, "rng": 0, "progress": False}  # about three seconds
 STATE_SCALE = 0.2  # bandwidth of states over the median distance
 RIDGE, STATE_RIDGE = 1.0, 1e-5
 PARTICLES = 500  # half as many as labelled frames, so that a step takes a fiftieth of a second
-# Share of the particles that go to any labelled place at a step: of two rooms that look the same
-# the filter may soon believe in one alone, and then something must be left of the other.
+# Share of the particles moved to random labelled places at each step. The filter may soon favour
+# one of two rooms that look the same, and must then keep some mass on the other.
 CARRIED = 0.02
 BLUR = 0.25  # metres, bandwidth of the drawn densities: a step of the robot is at most 0.4
 PER_METRE = 8  # cells of their grid: half a bandwidth
 
 
 def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
-    """Tell the story: lines to print; ``robot.png`` and ``robot.gif`` are written into ``out``.
+    """Run the demo: yield lines to print, and write ``robot.png`` and ``robot.gif`` into ``out``.
 
-    The directory is made if it does not exist (only when there are pictures). Without matplotlib
-    the last line says how to get them. ``seed`` is that of the drives and of the camera's noise.
-    A ``page`` is a report on the first drive.
+    The directory is created if there are pictures to write. Without matplotlib the last line says
+    how to get them. ``seed`` is that of the drives and of the camera's noise. A ``page`` is a
+    report on the first drive.
     """
     rng = as_generator(seed)
     yield f"A robot with a camera of {COLUMNS} x {ROWS} pixels, in a building of"
     yield f"{WIDTH:g} x {DEPTH:g} metres (simulated, seed {seed}). Two rooms look the same."
     labelled = Drive.simulated(LABELLED, rng)
-    yield "Its wheels tell how far it rolled and turned, a few per cent wrong."
-    yield f"It learns from {LABELLED} frames and where they were taken ..."
+    yield "Its wheels measure how far it moved and turned, with errors of a few per cent."
+    yield f"It learns from {LABELLED} frames and the places where they were taken ..."
     k = choose_neighbours(labelled)
     model, features, camera = choose_filter(labelled)
     yield camera
-    # The first time in one of the two rooms that look the same, then anywhere.
+    # The first start is in one of the two rooms that look the same, the others are anywhere.
     drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
-    yield f"It is switched on {SWITCHED_ON} times, somewhere, and drives {FRAMES} frames ..."
+    yield f"It is switched on {SWITCHED_ON} times at unknown places and drives {FRAMES} frames ..."
     beliefs = follow(model, [replace(d, features=features) for d in drives])
     strange = sum(strange_frames(b) for b in beliefs)
     if strange:
-        yield f"({strange} of all {SWITCHED_ON * FRAMES} are unlike those it has learned from)"
+        yield f"({strange} of all {SWITCHED_ON * FRAMES} are far from the training frames)"
     nearest = nearest_frames(labelled, k)
     guesses = [nearest.predict(d.X) for d in drives]
     yield ""
@@ -90,7 +89,7 @@ def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
     errors = [distance(b.mean(), d) for b, d in zip(beliefs, drives, strict=True)]
     found = [found_after(way, e) for way, e in zip(ways, errors, strict=True)]
     yield ""
-    yield f"Metres driven before it knew where it was ({FOUND:g} m), start by start:"
+    yield f"Metres driven until it was localised (to {FOUND:g} m), for each start:"
     yield "  ".join("never" if np.isnan(way) else f"{way:.1f}" for way in found)
     yield ""
     starts = list(zip(ways, errors, strict=True))
@@ -109,7 +108,7 @@ def nearest_frames(labelled: Drive, k: int) -> KNeighborsRegressor:
 
 
 def choose_neighbours(labelled: Drive) -> int:
-    """Return the k with the least error on the last quarter, learned from the rest."""
+    """Return the k with the smallest error on the last quarter, learned from the rest."""
     early, late = last_quarter(labelled)
     scores = [distance(nearest_frames(early, k).predict(late.X), late).mean() for k in HOW_MANY]
     return HOW_MANY[int(np.argmin(scores))]
@@ -118,7 +117,7 @@ def choose_neighbours(labelled: Drive) -> int:
 def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | None, str]:
     """Return the filter that does best on the last quarter, learned from all frames.
 
-    Also the features of frames that it uses, None for pixels, and a line that tells of them.
+    Also the features of frames that it uses (None for pixels), and a line about the choice.
     """
     tried = [(scale, False) for scale in FRAME_SCALES]
     try:
@@ -134,9 +133,9 @@ def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | No
             scores.append(float(distance(found[0].mean(), late).mean()))
             bar.update()
     scale, learned = tried[int(np.argmin(scores))]
-    told = f"pixels were {min(scores[: len(FRAME_SCALES)]):.2f} m off, learned features "
+    told = f"error {min(scores[: len(FRAME_SCALES)]):.2f} m with pixels, learned features "
     told += f"{scores[-1]:.2f} m" if len(tried) > len(FRAME_SCALES) else "need torch"
-    told = f"Its camera sees {'learned features' if learned else 'pixels'} (tried: {told})."
+    told = f"It uses {'learned features' if learned else 'pixels'} of its camera ({told})."
     features = learn_features(labelled) if learned else None
     return robot_filter(replace(labelled, features=features), scale), features, told
 
@@ -147,7 +146,7 @@ def learn_features(labelled: Drive) -> Learned:
 
 
 def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
-    """Fit a filter: labelled frames, in any order, say what places look like; moving is rolling."""
+    """Fit a filter: the sensor is learned from labelled frames, the transition is ``roll``."""
     X, Z = labelled.X, labelled.Z
     kernels = Gaussian.median(X, scale=scale), Gaussian.median(Z, scale=STATE_SCALE)
 
@@ -164,7 +163,7 @@ def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
 def follow(
     model: KernelMonteCarloFilter, drives: list[Drive], progress: bool | None = None
 ) -> list[Beliefs]:
-    """Beliefs of each drive. Of frames unlike all labelled ones the story tells, not a warning."""
+    """Beliefs of each drive. The demo reports frames far from the training frames itself."""
     with warnings.catch_warnings():
         told = ".* observations .* are unlike anything in the training sample"
         warnings.filterwarnings("ignore", told, NumericalWarning)
@@ -173,7 +172,7 @@ def follow(
 
 
 def strange_frames(beliefs: Beliefs) -> int:
-    """Return how many frames are so unlike the labelled ones that the prediction counts again."""
+    """Return the number of frames so far from the labelled ones that the prediction fills in."""
     return 0 if beliefs.info is None else int((beliefs.info.prior_share > UNUSUAL).sum())
 
 
@@ -189,7 +188,7 @@ def last_quarter(labelled: Drive, learned: bool = False) -> tuple[Drive, Drive]:
 
 
 def distance(guess: Floats, truth: Drive) -> Floats:
-    """Metres (T,) between the places guessed, the first two of the columns, and the true ones."""
+    """Metres (T,) between estimated places, the first two columns, and true ones."""
     return np.asarray(np.linalg.norm(guess[:, :2] - truth.states[:, :2], axis=1))
 
 
@@ -206,7 +205,7 @@ def found_after(way: Floats, error: Floats) -> float:
 
 
 def table(guesses: dict[str, list[Floats]], drives: list[Drive]) -> Iterator[str]:
-    """Aligned rows: errors of each method over all frames, and once it had time to look around."""
+    """Aligned rows: errors of each method over all frames, and after the first ``LOST``."""
     yield f"{'error in metres':<24}{'mean':>8}{'median':>9}{f'after {LOST} frames':>18}{'< 1 m':>8}"
     for name, tracks in guesses.items():
         e = np.stack([distance(g, d) for g, d in zip(tracks, drives, strict=True)])
@@ -231,9 +230,9 @@ def pictures(
 
 
 def place_density(beliefs: Beliefs) -> Floats:
-    """Densities of the place (T, rows, columns) on a grid, square roots, so that faint ones show.
+    """Square roots of the densities of the place (T, rows, columns) on a grid.
 
-    Each is divided by its largest value.
+    Each is divided by its largest value; the root makes faint parts visible.
     """
     x, y = ((np.arange(int(PER_METRE * side)) + 0.5) / PER_METRE for side in (WIDTH, DEPTH))
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

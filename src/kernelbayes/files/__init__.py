@@ -1,4 +1,4 @@
-"""Files: anything the library returns, saved and loaded without pickle."""
+"""Save and load anything the library returns, without pickle."""
 
 from kernelbayes.files.archive import load, save
 

@@ -1,10 +1,10 @@
-r"""Models, embeddings and results on disk: ``save`` and ``load``.
+r"""``save`` and ``load`` models, embeddings and results.
 
-A file is a zip without compression: ``manifest.json`` and one ``.npy`` member for each array. The
-manifest has the versions, what the object is made of, and shape, type and SHA-256 of each array.
-Nothing in a file is code, and no name in it is resolved to code: classes come from the closed list
-of this library, functions of the user are passed to ``load`` again. What can be computed from the
-rest is not stored but computed when the file is read: Gram matrices, their factors, caches.
+A file is an uncompressed zip of ``manifest.json`` and one ``.npy`` member for each array. The
+manifest has the versions, the structure of the object, and shape, type and SHA-256 of each array.
+A file contains no code, and no name in it is resolved to code: classes come from a closed list, and
+the user's functions are passed to ``load`` again. Gram matrices, their factors and caches are not
+stored but computed again on loading.
 
 >>> import numpy as np, tempfile, pathlib
 >>> from kernelbayes import Gaussian, embed, load, save
@@ -35,8 +35,8 @@ import numpy.typing as npt
 from kernelbayes.files.known import KINDS_STORED, Node
 from kernelbayes.files.tree import Decoder, Encoder
 
-# Version of the format: a reader takes files of its own and of all older versions. From 2 on, what
-# ``derived`` names is left out.
+# Version of the format. Files of this and all older versions can be read. From 2 on, the arrays
+# that ``derived`` names are left out.
 FORMAT = 2
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[0-9]{1,6}\.npy")
@@ -47,16 +47,16 @@ LARGEST_HEADER = 1024
 def save(obj: object, path: str | os.PathLike[str]) -> None:
     """Write a fitted model, an embedding, beliefs, a kernel or a result to a file.
 
-    The file is written beside ``path`` and then takes its name in one step: whatever happens, the
-    old file or the new one is there, whole. A function of the user's (a ``Custom`` kernel, the
-    transition of a Monte Carlo filter) is not stored; :func:`load` says what to pass.
+    The file is written next to ``path`` and then renamed, so that either the old or the new file is
+    complete whatever happens. Your own functions (a ``Custom`` kernel, the transition of a Monte
+    Carlo filter) are not stored; :func:`load` says what to pass.
 
     Parameters
     ----------
     obj : object
         Anything this library returns.
     path : path
-        ``.kb`` is the usual ending.
+        The usual extension is ``.kb``.
     """
     path = checked_path(path)
     arrays: list[npt.NDArray[Any]] = []
@@ -67,7 +67,7 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Path of a file that can be written; raises if it is a folder, or in none."""
+    """Path of a file that can be written; an error if it is a folder or its folder is missing."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the path of a file, got {type(path).__name__}")
     path = Path(path)
@@ -78,7 +78,7 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside a path that takes its name in one step, once all is written."""
+    """Open a temporary file next to a path, and rename it to the path when all is written."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with beside.open("xb") as file:
@@ -91,18 +91,18 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def load(path: str | os.PathLike[str], **functions: Callable[..., Any]) -> Any:
-    """Read what :func:`save` has written; the same numbers come out.
+    """Read a file written by :func:`save`; the object gives identical numbers.
 
     Parameters
     ----------
     path : path
     **functions : callables
-        Functions of the user's that the object had, by the names the error message gives.
+        Your own functions that the object used, under the names in the error message.
 
     Raises
     ------
     ValueError
-        If the file is truncated, altered, of a newer version or not one of this library's.
+        If the file is truncated, altered, of a newer version, or not a kernelbayes file.
     """
     path = Path(path)
     with path.open("rb") as file:
@@ -121,11 +121,11 @@ def load(path: str | os.PathLike[str], **functions: Callable[..., Any]) -> Any:
 
 
 class _BadFile(Exception):
-    """What is wrong with a file, in words for its reader."""
+    """What is wrong with a file, as a message for the user."""
 
 
 class _Asked(ValueError):
-    """Functions of the user's are missing."""
+    """The user's functions are missing."""
 
 
 def _write(file: Any, tree: Node, arrays: list[npt.NDArray[Any]], functions: list[str]) -> None:
@@ -153,15 +153,15 @@ def _write(file: Any, tree: Node, arrays: list[npt.NDArray[Any]], functions: lis
 
 
 def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> Any:
-    """Return the object, after checking every claim of the file against its size."""
+    """Return the object, after checking every declared size against the size of the file."""
     infos = archive.infolist()
     if sum(info.file_size for info in infos) > size:
-        raise _BadFile(f"altered; its parts claim to be larger than the file, {size} bytes")
+        raise _BadFile(f"altered; its parts are declared larger than the file, {size} bytes")
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise _BadFile("not a file of kernelbayes; those are not compressed")
     names = [info.filename for info in infos]
     if MANIFEST not in names or len(set(names)) < len(names):
-        raise _BadFile("not a file of kernelbayes; it has no manifest of its own")
+        raise _BadFile("not a file of kernelbayes; it has no manifest")
     strange = [n for n in names if n != MANIFEST and not MEMBER.fullmatch(n)]
     if strange:
         raise _BadFile(f"altered; it has a member {strange[0]!r} that does not belong there")
@@ -171,7 +171,7 @@ def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> 
     except (ValueError, RecursionError):
         raise _BadFile("altered; its manifest cannot be read") from None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise _BadFile("not a file of kernelbayes; its manifest names no format")
+        raise _BadFile("not a file of kernelbayes; its manifest has no format version")
     if manifest["format"] > FORMAT:
         raise _BadFile(
             f"written by kernelbayes {manifest.get('version')}, whose format "
@@ -188,7 +188,7 @@ def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> 
         )
     unknown = sorted(set(functions) - set(manifest["functions"]))
     if unknown:
-        raise _Asked(f"the file asks for {manifest['functions'] or 'no functions'}, not {unknown}")
+        raise _Asked(f"the file needs {manifest['functions'] or 'no functions'}, not {unknown}")
     arrays = list(_arrays(archive, manifest["arrays"]))
     try:
         return Decoder(arrays, functions).decode(manifest["object"])
@@ -197,7 +197,7 @@ def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> 
 
 
 def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[npt.NDArray[Any]]:
-    """Arrays of a file, each checked against the manifest before memory is asked for."""
+    """Arrays of a file, each checked against the manifest before memory is allocated."""
     for i, entry in enumerate(listed):
         data = archive.read(f"{i}.npy")
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
@@ -210,8 +210,8 @@ def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[
         if dtype.kind not in KINDS_STORED or dtype.hasobject:
             raise _BadFile(f"altered; array {i} has type {dtype}, which is never written")
         if list(shape) != list(entry["shape"]) or dtype.str != entry["dtype"]:
-            raise _BadFile(f"altered; array {i} has another shape or type than the manifest says")
+            raise _BadFile(f"altered; the shape or type of array {i} is not that in the manifest")
         if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise _BadFile(f"altered; array {i} claims another size than it has")
+            raise _BadFile(f"altered; the declared size of array {i} is wrong")
         flat = np.frombuffer(data, dtype=dtype, offset=stream.tell())
         yield flat.reshape(shape, order="F" if fortran else "C").copy(order="K")

@@ -1,4 +1,4 @@
-"""What files leave out: arrays that the rest of an object gives again, bit for bit."""
+"""Arrays that files leave out, because the rest of an object gives identical ones."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,17 +15,17 @@ from kernelbayes.points import count, doubled, take
 from kernelbayes.types import Array
 
 State = dict[str, Any]
-# Operations, about a second, up to which an array is computed again instead of stored.
+# Operations (about a second) up to which an array is recomputed instead of stored.
 WORK_AGAIN = 1e10
 
 
 def left_out(cls: type, state: State) -> list[str]:
-    """Names of the arrays of an object that :func:`completed` makes again, just the same."""
+    """Names of the arrays of an object that :func:`completed` recomputes identically."""
     found = []
     for name, work, make in _recipes(cls, state):
         known = state[name]
         if isinstance(known, np.ndarray) and work <= WORK_AGAIN:
-            with quiet():  # said when the model was fitted
+            with quiet():  # the fit has already warned
                 again = make()
             if (again.dtype, again.strides) == (known.dtype, known.strides):
                 found += [name] * bool(np.array_equal(again, known))
@@ -33,7 +33,7 @@ def left_out(cls: type, state: State) -> list[str]:
 
 
 def completed(cls: type, state: State) -> State:
-    """Return the state of an object with the arrays that were left out of its file."""
+    """State of an object, completed by the arrays that were left out of its file."""
     for name, work, make in _recipes(cls, state):
         if name not in state:
             if work > WORK_AGAIN:
@@ -44,7 +44,7 @@ def completed(cls: type, state: State) -> State:
 
 
 def _recipes(cls: type, s: State) -> Iterator[tuple[str, float, Callable[[], Array]]]:
-    """Yield name, operations and maker of each array that other fields give, in order."""
+    """Yield name, operations and function of each array that other fields determine, in order."""
     if cls is Dense and s["kernel"] is not None:
         yield "G", 0.0, lambda: _whole(s)
     elif cls is LowRank and isinstance(s["kernel"], FiniteKernel):

@@ -1,4 +1,4 @@
-"""What files may hold beside plain values: classes of this library, distributions of SciPy."""
+"""What files may contain besides plain values: classes of this library, SciPy distributions."""
 
 import dataclasses
 import inspect
@@ -11,21 +11,21 @@ from typing import Any
 from scipy import stats
 from sklearn.base import BaseEstimator
 
-# A value as JSON has it. Anything but None, a boolean, a number or a string is a dict of one entry
-# that says what it is.
+# A JSON value. Anything but None, a boolean, a number or a string is a dict of one entry that names
+# its kind.
 Node = Any
 PACKAGE = __name__.partition(".")[0]
-# Types of arrays that are stored: booleans, integers, floats and strings; none holds an object.
+# Types of arrays that are stored: booleans, integers, floats and strings, but no objects.
 KINDS_STORED = "biufU"
-# Parts of the library whose classes are never stored: pictures, commands, this package.
+# Packages whose classes are never stored: plots, commands, this package.
 NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
-# Classes that are in another package than in files of earlier versions.
+# Classes that have moved to another package since earlier versions.
 MOVED = {"select.calibration.Calibration": "rules.predicting.Calibration"}
 
 
 @cache
 def registry() -> dict[str, type]:
-    """Every class of the library by its name: the only ones that a file can name."""
+    """Every class of the library by name: the only ones that a file can name."""
     found: dict[str, type] = {}
     for module in pkgutil.walk_packages(import_module(PACKAGE).__path__, f"{PACKAGE}."):
         short = module.name.removeprefix(f"{PACKAGE}.")
@@ -38,7 +38,7 @@ def registry() -> dict[str, type]:
 
 
 def class_named(name: str) -> type:
-    """Class of a name in a file; one that has moved since within its package is found there."""
+    """Class named in a file, also if it has moved within its package."""
     known, (package, *_, short) = registry(), MOVED.get(name, name).split(".")
     if name in known:
         return known[name]
@@ -66,7 +66,7 @@ def stored_fields(cls: type) -> Sequence[str] | None:
 
 
 def is_cache(cls: type, name: str) -> bool:
-    """Whether an attribute holds what its class computes from the others."""
+    """Whether an attribute is a cache that its class computes from the others."""
     return isinstance(inspect.getattr_static(cls, name, None), cached_property)
 
 

@@ -1,8 +1,8 @@
-"""Objects as a tree of plain values and numbered arrays, and such trees as objects again.
+"""Convert objects to trees of plain values and numbered arrays, and back.
 
-A dataclass is its fields, another object its attributes. Caches, and what can be computed from the
-rest, are left out. Objects that occur twice are written once. Only classes of this library are made
-of a tree, without calling their constructors, and only attributes that they can have are set.
+A dataclass is represented by its fields, any other object by its attributes. Caches, and what can
+be computed from the rest, are left out. Objects that occur twice are written once. Only classes of
+this library are created, without calling their constructors, and only their attributes are set.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Encoder:
         self._asked: dict[int, str] = {}  # names of functions, by id
 
     def encode(self, value: Any, name: str) -> Node:
-        """Return the node of a value that is held under a name."""
+        """Node of a value with a name."""
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             return value
         if isinstance(value, np.ndarray):
@@ -87,7 +87,7 @@ class Encoder:
             return {"objects": [list(value.shape), self._each(value.ravel(), name)]}
         if value.dtype.kind not in KINDS_STORED:
             raise TypeError(f"cannot save {name}, an array of type {value.dtype}")
-        if value.size > 1 and not any(value.strides):  # one number, seen as many
+        if value.size > 1 and not any(value.strides):  # one number, broadcast
             first = self._array(np.asarray(value.flat[0]), name)
             return {"constant": [first["array"], list(value.shape)]}
         r = value.shape[-1] if value.ndim else 0
@@ -109,7 +109,7 @@ class Encoder:
             names = [n for n in getattr(value, "__dict__", {}) if not known.is_cache(cls, n)]
         state = {n: getattr(value, n) for n in names}
         node: dict[str, Node] = {"class": label}
-        if "measured" in state:  # the error of landmarks, not the points to measure it on
+        if "measured" in state:  # keep the error of landmarks, not the points it was measured on
             state["measured"] = value.error
         for name in left_out(cls, state):
             del state[name]
@@ -212,7 +212,7 @@ class Decoder:
     def _lower(self, number: int, r: int, fortran: bool) -> npt.NDArray[Any]:
         if number not in self._triangles:
             if r * (r + 1) != 2 * len(self.arrays[number]):
-                raise ValueError(f"a triangle of {r} rows has another size")
+                raise ValueError(f"a triangle of {r} rows has the wrong size")
             whole = np.zeros((r, r), self.arrays[number].dtype, order="F" if fortran else "C")
             whole[np.tril_indices(r)] = self.arrays[number]
             self._triangles[number] = whole
@@ -224,11 +224,11 @@ class Decoder:
         fields = stored_fields(cls)
         allowed = state.keys() if fields is None else fields
         if set(state) - set(allowed) or any(n.startswith("__") for n in state):
-            raise ValueError(f"{node['class']} has no such attributes")
+            raise ValueError(f"{node['class']} has unknown attributes")
         state = completed(cls, state)
         if cls is Conditional and "weighted" in node:
             weights, ridge = self._all(node["weighted"])
-            with quiet():  # said when the model was fitted
+            with quiet():  # the fit has already warned
                 state["operator"] = state["inputs"].gram.weighted(weights, ridge)
         items = self._all(node.get("items", []))
         obj = tuple.__new__(cls, items) if issubclass(cls, tuple) else cls.__new__(cls)

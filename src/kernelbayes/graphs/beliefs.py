@@ -1,4 +1,4 @@
-"""Answers to queries: a belief for each node, or the jointly most probable values of all."""
+"""Results of queries: beliefs by node, and the jointly most probable values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A message: a function of the node it goes to, at the points of that node's sample.
+    """A message: a function on the sample points of the receiving node.
 
     ``values`` are (q,), or (m, q) for m cases, with a maximum of 1.
     """
@@ -38,11 +38,11 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
     ----------
     converged : bool
     iterations : int
-        How often all messages were passed; two passes on a tree.
+        Number of times all messages were passed; two on a tree.
     deltas : array (iterations,)
         Largest change of a message (of maximum 1) in each iteration.
     messages : mapping
-        From directed edges (source, target) to :class:`Message`; not those to observed nodes.
+        From directed edges (source, target) to :class:`Message`, except to observed nodes.
     """
 
     def __init__(self, variables: Sequence[Node], passed: Propagation, single: bool) -> None:
@@ -81,7 +81,7 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
         return self._embedding(domain.points, weights, domain.kernel, domain.names)
 
     def ask(self, question: str, *asked: Any, **options: Any) -> dict[Node, Any]:
-        """Answers of every belief to one question, by node: ``ask("interval", 0.9)``."""
+        """Call a method of every belief: ``ask("interval", 0.9)``. A mapping from nodes."""
         return {node: getattr(self[node], question)(*asked, **options) for node in self}
 
     def mean(self) -> dict[Node, Array]:
@@ -101,11 +101,11 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
         return self.ask("median")
 
     def log_density(self, at: Mapping[Node, PointsLike]) -> dict[Node, Array]:
-        """Log density of the beliefs of some nodes, each at points (k, d) of its own."""
+        """Log density of the beliefs of some nodes, each at its own points (k, d)."""
         return {node: self[node].log_density(X) for node, X in at.items()}
 
     def summary(self, level: float = 0.9) -> Table:
-        """Return the rows of ``summary`` of every belief, with the node they belong to."""
+        """Summaries of all beliefs in one table, with a column for the node."""
         table = Table()
         for node in self:
             rows = self[node].summary(level)
@@ -121,7 +121,7 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
     def stacked(self, nodes: Sequence[Node]) -> Batch:
         """Beliefs of nodes that share a sample (templates) as one Batch, for one case of evidence.
 
-        Its questions are then answered for all of them at once: ``stacked(pixels).mean()``.
+        Its methods then apply to all of them at once: ``stacked(pixels).mean()``.
         """
         graph = self._passed.learned.graph
         for node in nodes:
@@ -142,15 +142,15 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
     def joint(self, first: Node, second: Node) -> Embedding | Batch:
         """Belief of two neighbours that are not observed, over the pairs of their edge.
 
-        An embedding of a joint variable, with the nodes' names as parts. On a tree it is exact up
-        to the estimates of the edges; on other graphs it is that of belief propagation.
+        An embedding of a joint variable whose parts have the names of the nodes. On a tree it is
+        exact up to the estimation of the edges; with cycles it is an approximation.
         """
         passed, graph = self._passed, self._passed.learned.graph
         ends = next((k for k, e in enumerate(graph.edges) if set(e) == {first, second}), None)
         if ends is None:
-            raise ValueError(f"{first!r} and {second!r} have no edge between them")
+            raise ValueError(f"the graph has no edge between {first!r} and {second!r}")
         if any(node in passed.observed for node in (first, second)):
-            raise ValueError("the joint belief is of two nodes that are not observed")
+            raise ValueError("joint needs two nodes that are not observed")
         relation = passed.learned.relations[graph.template[ends]]
         logs, points, kernels = 0.0, {}, {}
         for side, rows in enumerate((relation.i, relation.j)):
@@ -222,15 +222,15 @@ class _Messages(Mapping[Edge, Message]):
 
 
 def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:
-    """Values by node, of all that are not observed, in each case of evidence.
+    """Jointly most probable values of all unobserved nodes, for each case of evidence.
 
-    A node's potential is its density (shares for categories, the kernel mean of what has no
-    density) times what evidence says of it, an edge's p(s, t) / (p(s) p(t)), above the floor.
+    The potential of a node is its density (proportions for categories, the kernel mean where there
+    is no density) times its evidence; that of an edge is p(s, t) / (p(s) p(t)), above the floor.
     """
     if not passed.is_forest or any(not one.always for one in passed.observed.values()):
         raise ValueError(
-            "the jointly most probable values are found on graphs without cycles (among what is "
-            "not observed), with the same nodes observed in all cases; use mode() of the beliefs"
+            "map_query needs a graph without cycles among unobserved nodes, and the same nodes "
+            "observed in all cases; use mode() of single beliefs instead"
         )
     graph, domains = passed.learned.graph, passed.learned.domains
     order, above = passed.from_roots()
@@ -258,7 +258,7 @@ def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:
 
 
 def _log_density(domain: Domain) -> Floats:
-    """Log (q,) of what is proportional to the density of a node's sample at its points."""
+    """Log density (q,) of a node at its sample points, up to a constant."""
     if domain.kernel.is_categorical:
         return np.log(domain.shares)
     if is_array_api_obj(domain.points) and domain.points.ndim == 2 and not domain.kernel.is_curved:

@@ -1,4 +1,4 @@
-"""What is chosen on held-out data: bandwidths on pairs, iterations on cases that are solved."""
+"""Choices on held-out data: kernels from pairs, iterations from cases with known answers."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row, Table
 from kernelbayes.types import Floats, PointsLike
 
-# Multiples of the median distance that are tried first as bandwidths, and the narrowest: the best
-# for a smooth chain of 1000 pairs is near 1, for neighbouring pixels of an image with edges near
-# 1/10. Beyond eight times the median a Gaussian kernel is all but a polynomial.
+# Multiples of the median distance tried first as bandwidths, and the narrowest. The best is near 1
+# for a smooth chain of 1000 pairs, and near 1/10 for neighbouring pixels of an image with edges.
+# Beyond eight times the median a Gaussian kernel is almost a polynomial.
 FIRST_SCALES = (1.0, 0.5, 2.0)
 NARROWEST_SCALE, WIDEST_SCALE = 1.0 / 32.0, 8.0
 End = tuple[int, int]  # of a relation: its number and side
@@ -27,18 +27,18 @@ Place = tuple[int, Sequence[End]]  # a domain, and ends of edges that have its p
 # Distinct points up to which the Laplace kernel is tried: its Gram matrix has full rank, so that
 # the cost grows with their cube.
 LAPLACE_POINTS = 500
-# Pairs of an edge that decide on kernels, half of them held out in turn: fewer to learn from favour
-# kernels that are too wide for all. Of each half at least 500 are scored, more where a message has
-# few values: what tells good kernels apart is of the order of a hundredth of a unit.
+# Pairs of an edge used to choose kernels, half of them held out in turn. Fewer training pairs would
+# favour kernels that are too wide for the full sample. At least 500 of each half are scored, more
+# where a message has few values: scores of good kernels differ by about a hundredth.
 SCALE_PAIRS, SCORED_PAIRS, SCORED_VALUES = 10_000, 500, 500_000
 
 
 def held_out_scores(relation: Relation, floor: Floor) -> Floats:
     """Log scores (m,) of held-out pairs, in both directions.
 
-    The pairs are split in two halves; what is learned from one is scored on the other: the log of
-    p(x_s | x_t) / p(x_s), the message of the evidence x_t at x_s, over its mean on the other half.
-    It is zero for a relation that says nothing.
+    The pairs are split in two halves. Messages learned from one half are scored on the other by the
+    log of p(x_s | x_t) / p(x_s), the message of evidence x_t at x_s divided by its mean there. The
+    score of independent variables is zero.
     """
     order = np.random.default_rng(0).permutation(relation.n)[:SCALE_PAIRS]
     halves = order[::2], order[1::2]
@@ -58,11 +58,11 @@ def held_out_scores(relation: Relation, floor: Floor) -> Floats:
 
 
 def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Learned, Table]:
-    """Kernels that were not given, by scores of held-out pairs: a multiple of the median, Laplace.
+    """Choose the kernels that were not given: multiples of the median bandwidth, or Laplace.
 
-    One domain after the other, those with most edges first; then, where a domain has several
-    edges, one edge after the other. The first guess stays unless another is better by more than
-    the standard error of the difference.
+    Domains are visited in turn, those with most edges first, and then the edges of domains that
+    have several. The median is kept unless a kernel is better on held-out pairs by more than the
+    standard error of the difference.
     """
     table, graph = Table(), learned.graph
     for place in _open_places(learned, kernels):
@@ -94,7 +94,7 @@ def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Lea
 
 
 def _open_places(learned: Learned, kernels: Kernels) -> list[Place]:
-    """Where kernels are to be chosen: whole domains first, then single ends of their edges."""
+    """Places where kernels are to be chosen: domains first, then single ends of their edges."""
     if kernels is not None and not isinstance(kernels, Mapping):
         return []
     graph = learned.graph
@@ -110,7 +110,7 @@ def _open_places(learned: Learned, kernels: Kernels) -> list[Place]:
 
 
 def with_kernel(learned: Learned, number: int, ends: Sequence[End], kernel: Kernel) -> Learned:
-    """Another kernel at some ends of edges, and of their domain if there are several."""
+    """Replace the kernel at some ends of edges, and that of their domain if there are several."""
     domains, relations = list(learned.domains), list(learned.relations)
     changed = replace(domains[number], kernel=kernel)
     if len(ends) != 1 or (learned.sides == number).sum() == 1:
@@ -150,8 +150,8 @@ def scored_iterations(
 ) -> Floats:
     r"""Mean kernel score of the beliefs of some nodes after each iteration.
 
-    That is :math:`|\phi(x) - \mu|^2` for the true value x, a proper score in the RKHS that the node
-    has in ``judge``, which has the same points.
+    The score is :math:`|\phi(x) - \mu|^2` for the true value x, a proper score in the RKHS of the
+    node in ``judge``, which has the same points.
     """
     learned = passed.learned
     groups: dict[int, list[Node]] = {}

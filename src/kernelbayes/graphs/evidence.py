@@ -1,4 +1,4 @@
-"""What is known of single nodes: values, distributions, likelihoods, noisy children."""
+"""Evidence at single nodes: values, distributions, likelihoods, noisy children."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Seen:
     _read: dict[Domain, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
 
     def read(self, domain: Domain) -> tuple[Floats, Floats]:
-        """Features (m, r) in a domain, and how far its sample can speak of them (m,)."""
+        """Features (m, r) in a domain, and how far its sample supports the points (m,)."""
         if domain not in self._read:
             features = domain.features(self.points)
             if self.weights is None:
@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Evidence at a node: ``rows`` of what was seen, in the ``cases`` (m,) in which it was."""
+    """Evidence at a node: ``rows`` of the observed points, and the ``cases`` (m,) that have it."""
 
     seen: Seen
     rows: slice
@@ -60,12 +60,12 @@ class Observed:
 
     @property
     def always(self) -> bool:
-        """Whether it was seen in all cases."""
+        """Whether the node is observed in all cases."""
         return self.single or bool(self.cases.all())
 
     @property
     def points(self) -> Points:
-        """Values in the cases observed; not those of a distribution."""
+        """Values in the observed cases, if the evidence is not a distribution."""
         return take(self.seen.points, self.rows)
 
     def read(self, domain: Domain) -> tuple[Floats, Floats]:
@@ -86,7 +86,7 @@ def read_all(nodes: Sequence[Observed], domain: Domain, cases: int) -> tuple[Flo
 
 
 def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
-    """Evidence by node; what is missing (NaN, None) is left out."""
+    """Evidence by node, without missing values (NaN, None)."""
     if evidence is None:
         return {}
     if frame_kind(evidence) != "DataFrame" and not isinstance(evidence, Mapping):
@@ -114,7 +114,7 @@ def check_node(learned: Learned, node: Node, what: str) -> None:
     """Raise a ValueError unless the graph has the node."""
     if node not in learned.graph.position:
         few = ", ".join(map(repr, learned.graph.nodes[:8]))
-        raise ValueError(f"{what} names the node {node!r}, but the graph has {few} ...")
+        raise ValueError(f"{what} names the node {node!r}, which is not in the graph ({few} ...)")
 
 
 def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
@@ -134,7 +134,7 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
 
 
 def message(operator: Operator, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
-    """Evidence (m, q) of points at the target, and the shares (m,) that are not theirs."""
+    """Evidence (m, q) at the target, and the shares (m,) filled in from the marginal."""
     found, share = operator.evidence(features), np.zeros(len(features))
     # Just beyond an outlier weights cancel: the regression leaves the sample there as well.
     out = np.flatnonzero(~np.isnan(trust) | operator.cancels(features))

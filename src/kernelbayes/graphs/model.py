@@ -1,9 +1,9 @@
 r"""Kernel belief propagation: inference in graphs of any variables, learned from pairs.
 
 A Markov network on a graph has one factor for each edge. Belief propagation passes messages along
-the edges until each node knows what all evidence says about it (CME13 section 5.1). Here a message
-is a conditional expectation estimated from pairs, so variables may be numbers, vectors, categories,
-strings or rotations, and only pairs are needed, never a joint sample.
+the edges until all evidence has reached every node (CME13 section 5.1). Here a message is a
+conditional expectation estimated from pairs. Variables may be numbers, vectors, categories, strings
+or rotations, and only pairs are needed, never a joint sample.
 
 >>> import numpy as np
 >>> from kernelbayes import KernelBeliefPropagation
@@ -50,16 +50,16 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         Undirected. "tree" learns the spanning tree of largest dependence (HSIC) from the data. None
         takes the edges of ``templates``.
     kernels : Kernel or mapping from nodes, edges or templates to kernels, optional
-        A kernel of an edge (a pair for its two ends) takes the place of those of its nodes. Nodes
-        without one have the median Gaussian for numbers, Delta for anything else.
+        A kernel of an edge (or a pair, one per end) replaces those of its nodes. The default is a
+        Gaussian with the median bandwidth for numbers and Delta for anything else.
     ridge : float or "loo"
-        Of all regressions; "loo" chooses one for each, by leave-one-out error.
+        Ridge of all regressions; "loo" chooses one for each by leave-one-out error.
     rank : int, optional
         Nystrom features of this rank for every node.
     scales : {"held-out", "median"}
-        Kernels that were not given: "held-out" chooses multiples of the median distance, or the
-        Laplace kernel, for each node and then for each of its edges, by the log score of held-out
-        pairs, where they are clearly better.
+        How to choose kernels that were not given. "held-out" tries multiples of the median
+        distance, and the Laplace kernel, for each node and then for each of its edges, and uses
+        those with a clearly better log score on held-out pairs.
     templates : mapping from names to edges, optional
         The edges of a template share their pairs, and the nodes at one end of a template share
         their sample: all horizontal neighbours in an image, all steps of a chain.
@@ -68,14 +68,14 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         "residual": the message that changes most first. "auto" is "tree" where it can be,
         "synchronous" elsewhere.
     damping : float in [0, 1)
-        Share of the old message (of its logarithm) that is kept on graphs with cycles.
+        Share of the old log message that is kept on graphs with cycles.
     floor : "pairs" or float in (0, 1)
-        Messages, which stand for ratios of densities, are kept positive: "pairs" keeps them above
-        what one more pair, with any values of the two nodes, would make of them; a number is a
-        share of their maximum. Messages between categories need neither.
+        Lower bound of messages, which are density ratios and must stay positive. "pairs": the
+        value that one more pair, with any values of the two nodes, could add. A number: a fraction
+        of the maximum. Messages between categories need no bound.
     max_iterations : int
     tolerance : float
-        Iterations stop when no message, of maximum 1, changes by more.
+        Iterations stop when no message (scaled to a maximum of 1) changes by more than this.
     rng : int, Generator or None
         For landmarks.
 
@@ -84,7 +84,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     graph_ : Graph
         Nodes and edges in use.
     tuning_ : Table
-        What was tried last: kernels of nodes and edges, or numbers of iterations.
+        The last search: kernels of nodes and edges, or numbers of iterations.
     ridges_ : mapping
         From edges (or templates) to the ridges of the regressions on their first and second node.
 
@@ -115,9 +115,9 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         ----------
         data : frame, or mapping
             A frame whose columns are the nodes, or a mapping from nodes to points: rows are joint
-            observations, NaN or None is missing, and an edge uses the rows in which both of its
-            nodes are there. A node that is a tuple of names has several columns. Or a mapping from
-            edges (or templates) to (points, points): pairs of each, from samples of their own.
+            observations, NaN or None marks missing values, and an edge uses the rows where both of
+            its nodes are observed. A node that is a tuple of names has several columns. Or a
+            mapping from edges (or templates) to (points, points), which may be separate samples.
         """
         rank = None if self.rank is None else integer(self.rank, "rank")
         if self.graph is None and self.templates is None:
@@ -140,23 +140,23 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         virtual_evidence: Mapping[Node, VirtualEvidence] | None = None,
         scales: Sequence[float] = (1.0,),
     ) -> Self:
-        """Choose iterations, and bandwidths, on solved cases, for a graph with cycles.
+        """Choose iterations, and bandwidths, from cases with known answers, for graphs with cycles.
 
         Belief propagation on cycles counts evidence more than once, and may be best before it
-        settles. The number of iterations, up to ``max_iterations``, is the one with the least mean
-        kernel score of the beliefs, that is ``|phi(x) - mu|^2`` with the true value x. Later
-        queries take ``iterations_``, and do not warn that they have not converged.
+        converges. The number of iterations, up to ``max_iterations``, minimises the mean kernel
+        score of the beliefs, ``|phi(x) - mu|^2`` with the true value x. Later queries use
+        ``iterations_`` and do not warn about convergence.
 
         Parameters
         ----------
         truth : mapping from nodes to their true values
-            One, or m values for m cases of evidence.
+            One value, or m values for m cases of evidence.
         evidence, virtual_evidence
-            What is known of other nodes; see :meth:`query`.
+            Evidence about other nodes; see :meth:`query`.
         scales : sequence of floats
-            Multiples of the bandwidths of the nodes in ``truth`` that are tried as well, all with
-            the score of the present kernels. Pairs held out of one image, say, are much like the
-            others, so that a bandwidth chosen on them may be too narrow for another image.
+            Multiples of the bandwidths of the nodes in ``truth`` to try as well, all scored with
+            the present kernels. Pairs held out from one image resemble its other pairs, so a
+            bandwidth chosen on them may be too narrow for another image.
         """
         own, most = self._fitted(), integer(self.max_iterations, "max_iterations")
         for node in truth:
@@ -165,7 +165,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         tried = {positive(s, "scales"): rescaled(own, truth, positive(s, "scales")) for s in scales}
         for scale, learned in tried.items():
             passed, _ = self._propagation(evidence, virtual_evidence, learned)
-            with quiet():  # it is asked for
+            with quiet():  # stopping early is intended
                 scores = scored_iterations(passed, truth, most, tolerance, own)
             self.tuning_ += [
                 {"scale": scale, "iterations": k, "score": float(score)}
@@ -198,15 +198,15 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         variables : list of nodes, optional
-            All that are not observed, if not given.
+            Default: all nodes that are not observed.
         evidence : mapping or frame, optional
-            A value for a node, or an Embedding, whose distribution takes the place of a value. An
-            array of m values (or a Batch) makes m cases at once; NaN or None in it says that the
-            node is not observed in that case. The belief of an observed node is its value.
+            A value for each observed node, or an Embedding for an uncertain value. An array of m
+            values (or a Batch) gives m cases at once; NaN or None means that the node is not
+            observed in that case. The belief of an observed node is its value.
         virtual_evidence : mapping, optional
             Likelihoods: a function from points (q, ...) to values (q,), a mapping from categories
-            to values, or ``(conditional, value)``: what a noisy child showed, with the
-            ConditionalEmbedding of the child given the node.
+            to values, or ``(conditional, value)``: the ConditionalEmbedding of a noisy child given
+            the node, and the observed value of the child.
 
         Returns
         -------
@@ -233,16 +233,16 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     ) -> dict[Node, Any]:
         """Jointly most probable values of all nodes that are not observed, on a tree.
 
-        Each is a point of its node's sample (an array of them for m cases of evidence). The mode of
-        a belief, ``query(...)["a"].mode()``, is the most probable value of one node, whatever the
-        others are. Evidence as for :meth:`query`, with no holes.
+        Each value is a point of its node's sample (an array of points for m cases of evidence). The
+        mode of a belief, ``query(...)["a"].mode()``, is the marginally most probable value of one
+        node. Evidence is as for :meth:`query`, without missing values.
         """
         return most_probable(*self._propagation(evidence, virtual_evidence))
 
     def _propagation(
         self, evidence: Any, virtual_evidence: Any, learned: Learned | None = None
     ) -> tuple[Propagation, bool]:
-        """Messages before the first iteration, and whether there is one case of evidence only."""
+        """Messages before the first iteration, and whether there is a single case of evidence."""
         learned = learned or self._fitted()
         option(self.schedule, "schedule", SCHEDULES)
         damping, floor = share(self.damping, "damping", low=True), self._floor()
@@ -266,8 +266,8 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         if passed.lost:
             some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
             warn(
-                f"what {', '.join(some)} would tell a neighbour is unlike all training pairs; "
-                f"up to {passed.share:.0%} of it is left out there"
+                f"messages from {', '.join(some)} carry evidence outside the training pairs; up to "
+                f"{passed.share:.0%} of it is replaced by the marginal"
             )
 
     def _floor(self) -> Floor:

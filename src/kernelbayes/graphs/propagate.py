@@ -1,9 +1,9 @@
-r"""Messages along the edges of a graph, until they no longer change.
+r"""Pass messages along the edges of a graph until they no longer change.
 
-Messages are held as logarithms on the points of the domain they go to, with a maximum of 0: the
-product of any number of them is a sum, and nothing under- or overflows. A regression may give
-negative values; a message stands for a ratio of densities, so it is kept above a floor
-(``Operator.logs``), except between categories, whose tables have no such errors.
+Messages are stored as logarithms on the points of the receiving domain, with a maximum of 0. So
+products are sums, and nothing under- or overflows. A regression may give negative values, but a
+message is a density ratio, so it is kept above a floor (``Operator.logs``). Messages between
+categories are exact tables and need no floor.
 
 All edges of a relation in one direction are one batch: their updates are two matrix products.
 """
@@ -27,7 +27,7 @@ from kernelbayes.types import Bools, Floats, Ints
 
 Schedule = Literal["auto", "tree", "synchronous", "residual"]
 SCHEDULES: tuple[Schedule, ...] = ("auto", "tree", "synchronous", "residual")
-# Numbers of one block of messages: 2 MB, so that a block stays in the cache of one core.
+# Numbers in one block of messages: 2 MB, so that a block stays in the cache of one core.
 MESSAGE_ENTRIES = 2**18
 
 
@@ -36,7 +36,7 @@ class Propagation:
     """Messages of one query, in ``cases`` cases at once.
 
     Directed edge 2 e goes to the first node of edge e, 2 e + 1 to the second. A node observed in
-    all cases receives no messages, and sends the same one always.
+    all cases receives no messages, and always sends the same one.
     """
 
     learned: Learned
@@ -46,8 +46,8 @@ class Propagation:
     floor: Floor = "pairs"
     damping: float = 0.0
     logs: dict[int, Floats] = field(default_factory=dict, init=False)
-    lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence says nothing
-    share: float = field(default=0.0, init=False)  # largest share of evidence that is left out
+    lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence is uninformative
+    share: float = field(default=0.0, init=False)  # largest share of evidence left out
     deltas: list[float] = field(default_factory=list, init=False)
     converged: bool = field(default=True, init=False)
 
@@ -77,7 +77,7 @@ class Propagation:
 
     @cached_property
     def _incidence(self) -> dict[int, csr_array]:
-        """For each domain, which messages (slots) come in at which of its nodes."""
+        """For each domain, which messages (slots) arrive at which of its nodes."""
         found = {}
         for number in range(len(self.learned.domains)):
             into = np.flatnonzero((self.slot >= 0) & (self.domain[self.target] == number))
@@ -87,7 +87,7 @@ class Propagation:
         return found
 
     def totals(self, number: int, places: Ints | None = None) -> Floats:
-        """Log of the product of all that comes in (k, cases, q) at nodes of one domain."""
+        """Log of the product of all incoming messages (k, cases, q) at nodes of one domain."""
         logs, incidence = self.logs[number], self._incidence[number]
         rows = incidence if places is None else incidence[places]
         found = rows @ logs.reshape(len(logs), self.cases * logs.shape[2])
@@ -151,7 +151,7 @@ class Propagation:
     def _positive(
         self, operator: Operator, m: Floats, marginal: Floats | float, edges: Ints
     ) -> Floats:
-        """Log of messages (k, q) of edges; those that say nothing are remembered."""
+        """Log messages (k, q) of edges; uninformative ones are recorded."""
         logs, empty = operator.logs(m, marginal, self.floor)
         if empty.any():
             self.lost.update(np.repeat(edges, len(m) // len(edges))[empty].tolist())
@@ -185,7 +185,7 @@ class Propagation:
                 self._known[int(edge)] = one.cases, logs
 
     def _unlike(self, edges: Ints, share: Floats) -> None:
-        """Remember edges whose evidence is outside the sample, by the shares that are not its."""
+        """Record edges with evidence outside the sample, and the share that was filled in."""
         self.lost.update(edges[share > UNUSUAL].tolist())
         self.share = max(self.share, float(share.max(initial=0.0)))
 
@@ -207,12 +207,12 @@ class Propagation:
     def run(self, schedule: Schedule, most: int, tolerance: float, chosen: bool = False) -> None:
         """Pass messages until they change by less than a tolerance, or ``most`` times.
 
-        It is no fault not to converge in a number of iterations that was ``chosen``.
+        There is no warning if the number of iterations was ``chosen``.
         """
         tree = self.is_forest
         if schedule == "tree" and not tree:
             raise ValueError(
-                'schedule="tree" needs a graph without cycles (among what is not observed); '
+                'schedule="tree" needs a graph without cycles among unobserved nodes; '
                 'use "auto", "synchronous" or "residual"'
             )
         work = 4.0 * MESSAGE_ENTRIES * max((d.F.shape[1] for d in self.learned.domains), default=1)
@@ -230,14 +230,14 @@ class Propagation:
             return
         last = ", ".join(f"{delta:.2g}" for delta in self.deltas[-5:])
         warn(
-            f"belief propagation has not converged in {len(self.deltas)} iterations: the largest "
-            f"changes of messages were {last} at last, the tolerance is {tolerance:.2g}; use "
-            "damping, narrower kernels, or max_iterations (choose_stopping finds the best number)"
+            f"belief propagation has not converged in {len(self.deltas)} iterations: the last "
+            f"changes of messages were {last}, above the tolerance {tolerance:.2g}; try damping, "
+            "narrower kernels or more max_iterations, or choose_stopping to stop early"
         )
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether what is not observed has no cycles."""
+        """Whether the unobserved nodes have no cycles."""
         trees = int(connected_components(self._links)[0])
         return len(self.live) // 2 == len(self.fixed) - trees
 
@@ -248,7 +248,7 @@ class Propagation:
         return csr_array((np.ones(len(self.live)), pairs), shape=(size, size))
 
     def from_roots(self) -> tuple[list[int], dict[int, int]]:
-        """Nodes, each after the one above it in its tree, and which that is (roots have none)."""
+        """Nodes in order from the roots, and the parent of each (roots have none)."""
         order: list[int] = []
         above: dict[int, int] = {}
         _, label = connected_components(self._links)
@@ -286,7 +286,7 @@ class Propagation:
         self.converged = self.deltas[-1] <= tolerance
 
     def after_iteration(self) -> bool:
-        """Return True to stop: for those who watch the iterations."""
+        """Return True to stop. Replaced by code that observes the iterations."""
         return False
 
     def _residual(self, most: int, tolerance: float) -> None:
@@ -322,7 +322,7 @@ class Propagation:
 
 
 def _ranks(groups: Ints) -> Ints:
-    """Position (n,) of each among those of its group."""
+    """Position (n,) of each element within its group."""
     order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
     found = np.empty_like(order)
     found[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,4 +1,4 @@
-"""Data as users give them: one sample for each node, pairs for each edge."""
+"""Read the user's data: one sample for each node, pairs for each edge."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ Ends = tuple[Hashable, Hashable]  # names of the parts at the two ends of an edg
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Points of one node, or of one end of a relation, with what is there of them."""
+    """Points of one node, or of one end of a relation, and which of them are present."""
 
     values: PointsLike
     present: Bools  # (n,)
@@ -36,7 +36,7 @@ class Part:
 
     @property
     def seen(self) -> PointsLike:
-        """Values that are there."""
+        """Values that are present."""
         return rows_of(self.values, np.flatnonzero(self.present))
 
 
@@ -61,14 +61,14 @@ def part(values: PointsLike, name: Hashable) -> Part:
 
 
 def rows_of(values: PointsLike, rows: Ints) -> PointsLike:
-    """Rows of points that are not checked yet, which may be a frame."""
+    """Rows of unchecked points, which may be a frame."""
     if frame_kind(values) == "DataFrame":
         return values.iloc[rows] if hasattr(values, "iloc") else values[rows]
     return take(values, rows)
 
 
 def distinct(points: Points) -> tuple[Ints, Ints]:
-    """Positions (q,) of distinct points, and which of these each point (n,) is."""
+    """Positions (q,) of distinct points, and for each point (n,) the one it equals."""
     n = count(points)
     if isinstance(points, Mapping):
         codes = np.column_stack([distinct(some)[1] for some in points.values()])
@@ -133,7 +133,7 @@ def learn(
     known = {*structure.position, *structure.names, *((v, u) for u, v in structure.edges)}
     unknown = [key for key in named if key not in known]
     if unknown:
-        raise ValueError(f"kernels are given for {unknown}, which are no nodes, edges or templates")
+        raise ValueError(f"kernels names {unknown}, which are not nodes, edges or templates")
     parts, ends = (_from_pairs if _is_pairs(structure, data) else _from_rows)(structure, data)
     domains, rows = _domains(structure, parts, kernels, rank, rng)
     relations = []
@@ -204,7 +204,7 @@ def edge_kernels(kernels: Kernels, name: Hashable) -> tuple[Kernel, Kernel] | No
     if given is None:
         return None
     first, second = given if isinstance(given, tuple) else (given, given)
-    if name not in kernels:  # the edge was written the other way round
+    if name not in kernels:  # the edge was given in the other direction
         first, second = second, first
     return as_kernel(first, f"the kernel of {name!r}"), as_kernel(second, f"that of {name!r}")
 
@@ -215,8 +215,8 @@ def _relation(
 ) -> Relation:  # fmt: skip
     if len(i) < 2:
         raise ValueError(
-            f"{name!r} has {len(i)} complete pairs, at least two are needed; give more rows in "
-            "which both nodes are observed"
+            f"the edge {name!r} has {len(i)} complete pairs and needs at least two; give more rows "
+            "in which both nodes are observed"
         )
     own = edge_kernels(kernels, name)
     if own is not None:
@@ -225,7 +225,7 @@ def _relation(
 
 
 def _column(data: Any, node: Node) -> Part:
-    """Points of a node: a column, several (a node that is a tuple of names), or a mapping's."""
+    """Points of a node: a column, several (for a tuple of names), or an entry of a mapping."""
     names = list(data.columns) if frame_kind(data) == "DataFrame" else list(data)
     if node in names:
         return part(data[node], node)
@@ -233,7 +233,7 @@ def _column(data: Any, node: Node) -> Part:
         if frame_kind(data) == "DataFrame":
             return part(data[list(node)], node)
         return part({name: data[name] for name in node}, node)
-    raise ValueError(f"the graph has a node {node!r}, but the data have {names}")
+    raise ValueError(f"the graph has a node {node!r}, but the data have only {names}")
 
 
 def _domains(
@@ -250,7 +250,7 @@ def _domains(
         seen = [parts[key].seen for key in own]
         sizes = [int(parts[key].present.sum()) for key in own]
         if not sum(sizes):
-            raise ValueError(f"the node {nodes[0]!r} has no observation; give some")
+            raise ValueError(f"the node {nodes[0]!r} has no observations in the data")
         kernel, names = _kernel(kernels, nodes, seen), _names(seen)
         points = None
         for some, size in zip(seen, sizes, strict=True):

@@ -1,17 +1,17 @@
-r"""What one edge has learned: expectations across it, in both directions.
+r"""The learned model of one edge: conditional expectations in both directions.
 
-A variable is known on the distinct points of its sample, its :class:`Domain`; an edge {s, t} has
-pairs of such points. A message from t to s is a conditional expectation (CME13 eq. 27-30), the
-ridge regression of f(X_t), the product of what comes in at t, on features of x_s,
+A variable is represented on the distinct points of its sample, its :class:`Domain`; an edge {s, t}
+has pairs of such points. A message from t to s is a conditional expectation (CME13 eq. 27-30), the
+ridge regression of f(X_t), the product of the messages that arrive at t, on features of x_s,
 
 .. math:: m_{ts}(x_s) = E[f(X_t) \mid x_s] \approx
           \frac{\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s) f(X_t)]}
                {\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s)]} .
 
-The numerator is eq. 30. The denominator is the regression of the constant 1, so that what is not
-known stays so: without evidence every message is 1, whatever the ridge.
+The numerator is eq. 30. The denominator is the regression of the constant 1, so that without
+evidence every message is 1, whatever the ridge.
 
-Evidence X_t = x stands for the density of a point mass at x relative to the marginal of X_t, whose
+Evidence X_t = x is the density of a point mass at x relative to the marginal of X_t, whose
 expectation given x_s is p(x | x_s) / p(x). Its estimate in the RKHS is
 :math:`f = \phi(\cdot)^\top (C_{tt} + \lambda I)^{-1} \phi(x)`. With Delta kernels all of this is
 the arithmetic of tables, exactly and for any ridge.
@@ -40,7 +40,7 @@ Floor = float | Literal["pairs"]
 LEAST_CONSTANT = 0.1
 # The same for categories, where the regression is a table: it is zero but for rounding.
 NO_PAIRS = 1e-12
-# Stands for zero in a table: products of two are still positive numbers.
+# Replaces zero in a table: products of two are still positive numbers.
 TINY = 1e-150
 
 
@@ -62,7 +62,7 @@ class Domain:
 
     @cached_property
     def gram(self) -> Gram:
-        """Gram matrix of the points, through features that other points have too."""
+        """Gram matrix of the points, from features that are defined at other points too."""
         kernel, rank, rng = self.kernel, self.rank, self.rng
         if rank is not None:
             return Gram.of(kernel, self.points, rank=rank, double=True, rng=rng)
@@ -78,7 +78,7 @@ class Domain:
         return as_doubles(self.gram.features(X))
 
     def trust(self, X: Points) -> Floats:
-        """How far the sample can speak of points (m,), from 0 to 1; NaN inside the sample."""
+        """How far the sample supports points (m,), from 0 to 1; NaN inside the sample."""
         kernel = self.gram.kernel or self.kernel  # landmarks stand for the sample
         near = as_doubles(nearest_similarity(kernel, X, self.points))
         found: Floats = trust(near, self._usual_support)
@@ -133,11 +133,11 @@ class Operator:
         return found
 
     def logs(self, m: Floats, marginal: Floats | float, floor: Floor) -> tuple[Floats, Bools]:
-        """Log of messages m (k, q), with a maximum of 0; and which of them (k,) said nothing.
+        """Log messages m (k, q), with a maximum of 0, and which of them (k,) are uninformative.
 
-        A regression may give negative values, where a message is positive. With ``floor`` "pairs"
-        a message is kept above what one more pair could add: its ``marginal`` expectation (k,),
-        divided by the number of pairs. A number is a share of the maximum.
+        A regression may give negative values, but a message is positive. With ``floor`` "pairs" it
+        is kept above what one more pair could add: its ``marginal`` expectation (k,), divided by
+        the number of pairs. A number is a fraction of the maximum.
         """
         top = m.max(axis=1, keepdims=True)
         empty = ~(top[:, 0] > 0.0)
@@ -165,10 +165,10 @@ class Operator:
         return weights @ weights.T
 
     def outside(self, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
-        """Evidence of points outside the sample, as far as they are trusted (m,).
+        """Evidence of points outside the sample, weighted by how far they are trusted (m,).
 
-        The marginal of the source takes the place of the rest, as the prior does in rules; its
-        share (m,) is returned too.
+        The marginal of the source replaces the rest, as the prior does in rules. Its share (m,) is
+        returned too.
         """
         W = (features @ self.P) * self.shares
         W, share, _ = fill_weights(W, trust, self.usual, self.shares)
@@ -179,8 +179,8 @@ class Operator:
 class Relation:
     """Pairs of two variables: positions ``i`` and ``j`` (n,) in the domains ``first``, ``second``.
 
-    ``ridge`` is that of both regressions, or "loo": each has the one with the least leave-one-out
-    error of the other variable's features.
+    ``ridge`` applies to both regressions; "loo" chooses for each the ridge with the smallest
+    leave-one-out error of the other variable's features.
     """
 
     first: Domain

@@ -1,4 +1,4 @@
-"""Graphs as users give them: edges, templates, and which nodes share a sample."""
+"""Read the user's graph: edges, templates, and which nodes share a sample."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Graph:
 
     @cached_property
     def position(self) -> dict[Node, int]:
-        """Where each node stands in ``nodes``."""
+        """Index of each node in ``nodes``."""
         return {node: at for at, node in enumerate(self.nodes)}
 
     @cached_property
@@ -43,7 +43,7 @@ class Graph:
 
     @cached_property
     def domain(self) -> Ints:
-        """Number of the sample that each node has: nodes at one end of a template share theirs."""
+        """Index of each node's sample; nodes at one end of a template share it."""
         template, n = np.array(self.template, dtype=np.int64), len(self.nodes)
         # nodes and the two ends of each relation are joined by the edges
         rows = np.concatenate([self.ends[:, 0], self.ends[:, 1]])
@@ -55,7 +55,7 @@ class Graph:
 
 
 def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable[Node]) -> Graph:
-    """Graph of edges or of a networkx graph; ``isolated`` are further nodes that data have."""
+    """Graph from edges or networkx; ``isolated`` are further nodes in the data."""
     groups = {} if templates is None else {name: list(some) for name, some in templates.items()}
     nodes: list[Node] = []
     if graph is None:
@@ -63,8 +63,8 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
     elif hasattr(graph, "edges") and hasattr(graph, "nodes"):
         if getattr(graph, "is_directed", lambda: False)():
             raise ValueError(
-                "the graph is directed, but belief propagation is on an undirected one; "
-                "give graph.to_undirected(), with the parents of each node joined (moralised)"
+                "the graph is directed, but belief propagation needs an undirected one; connect "
+                "the parents of each node (moralise) and pass graph.to_undirected()"
             )
         nodes, edges = list(graph.nodes), list(graph.edges)
     elif isinstance(graph, str):
@@ -80,9 +80,9 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
     for name, group in groups.items():
         for edge in map(_edge, group):
             if _key(edge) not in owner:
-                raise ValueError(f"{edge!r} of template {name!r} is no edge of the graph")
+                raise ValueError(f"{edge!r} of template {name!r} is not an edge of the graph")
             if _key(edge) in template:
-                raise ValueError(f"the edge {edge!r} is in two templates; it can follow one")
+                raise ValueError(f"the edge {edge!r} is in two templates; it can be in only one")
             owner[_key(edge)] = edge  # a template says which end is the first
             template[_key(edge)] = len(names)
         names.append(name)
@@ -93,7 +93,7 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
     ends = (node for edge in owner.values() for node in edge)
     every = tuple(dict.fromkeys([*nodes, *ends, *isolated]))
     if not every:
-        raise ValueError("the graph is empty; give edges, for instance [('a', 'b'), ('b', 'c')]")
+        raise ValueError("the graph is empty; give edges, for example [('a', 'b'), ('b', 'c')]")
     return Graph(every, tuple(owner.values()), tuple(template[key] for key in owner), tuple(names))
 
 
@@ -114,7 +114,7 @@ def chow_liu(features: Mapping[Node, Floats], present: Mapping[Node, Bools]) -> 
 
     The dependence of two nodes is :math:`|C_{st}|^2 / (|C_{ss}| |C_{tt}|)`, with covariances of
     their features (n, r) over the rows in which both are present. Chow and Liu's tree has the
-    largest sum of mutual informations; HSIC stands for these, and needs no densities.
+    largest sum of mutual informations; HSIC replaces these and needs no densities.
     """
     nodes = list(features)
     weights = np.zeros((len(nodes), len(nodes)))

@@ -1,12 +1,11 @@
-r"""Features of rich observations, learned for what is to be inferred from them.
+r"""Learned features of images, windows and other complex observations.
 
-On images or long windows a fixed kernel sees distances between pixels, not what they show. A
-network :math:`\psi` is trained so that the features of z are as nearly as possible linear in
-:math:`\psi(x)` (IW22 section 3.3); then :math:`k(x, y) = \psi(x)^\top \psi(y)` is a kernel like any
-other, with finite features.
+A fixed kernel on images or long windows compares pixels, not content. A network :math:`\psi` is
+trained so that the features of z are as nearly as possible linear in :math:`\psi(x)` (IW22 section
+3.3). Then :math:`k(x, y) = \psi(x)^\top \psi(y)` is a kernel with finite features.
 
-Features that were learned from some pairs fit these pairs better than others. Where intervals
-matter, learn them from one part of the sample, and the embedding from the other.
+Features fit the pairs they were learned from better than other pairs. Where intervals matter, learn
+the features from one part of the sample and the embedding from the other.
 
 With features :math:`\Psi` (n, p) of x, features :math:`\Phi` (n, q) of z with
 :math:`G_Z = \Phi \Phi^\top`, and :math:`D` the diagonal matrix of weights that sum to one, the best
@@ -46,7 +45,7 @@ from kernelbayes.points import column_names, count, finite, integer, option, pos
 from kernelbayes.select.search import progress_bar
 from kernelbayes.types import Array, Floats, Generator, Points, PointsLike, Rng
 
-# Rows that the network sees at once when it is judged: bounds memory.
+# Rows evaluated at once, which bounds memory.
 JUDGED_ROWS = 512
 
 
@@ -65,47 +64,47 @@ class _Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class NeuralFeatures:
-    r"""How to learn features; :meth:`fit` learns them and returns a kernel.
+    r"""Settings for learning features; :meth:`fit` learns them and returns a kernel.
 
     Parameters
     ----------
     module : torch.nn.Module, {"mlp", "cnn", "window", "gru"} or None
-        Your own network, from points (n, ...) to (n, dim), which is copied, not changed; or one of
-        ours: for vectors, for images (n, h, w) or (n, h, w, channels), or for windows (n, steps,
-        d): convolutions along the steps ("window") or a recurrent unit ("gru"), the newest step
-        last. None chooses by the shape of the points: an array (n, a, b) holds images if both
-        sides have at least 8 pixels and one is at most twice the other, otherwise windows.
+        Your own network from points (n, ...) to (n, dim), which is copied. Or a built-in one: for
+        vectors, images (n, h, w) or (n, h, w, channels), or windows (n, steps, d) with the newest
+        step last, by convolutions along the steps ("window") or a recurrent unit ("gru"). None
+        chooses by the shape of the points: an array (n, a, b) holds images if both sides have at
+        least 8 pixels and neither is more than twice the other, otherwise windows.
     dim : int
         Number of features.
     loss : {"profiled", "direct"}
-        That of IW22, or the one without an inverse (see the module).
+        The loss of IW22, or the one without an inverse (see the module).
     kernel_z : Kernel, optional
-        On z; None means the default kernel.
+        Kernel on z; None means the default kernel.
     targets : int, optional
-        Of the profiled loss: so many random Fourier features of z (landmarks, where the kernel has
-        none). None: the exact kernel.
+        Number of random Fourier features of z in the profiled loss (landmarks, where the kernel
+        has none). None: the exact kernel.
     ridge : float
-        lambda, relative to the mean of k(x, x).
+        The ridge lambda, relative to the mean of k(x, x).
     batch : int, optional
-        Pairs in a step, many more than ``dim``; None: all of them.
+        Pairs per step, many more than ``dim``; None: all of them.
     epochs, patience : int
-        Passes over the pairs at most, and without a gain on held-out pairs.
+        Largest number of passes over the pairs, in all and without a gain on held-out pairs.
     rate, decay : float
         Learning rate and weight decay of AdamW.
     validation : float
-        Share of the pairs that are held out, and decide when to stop and which start is best.
+        Share of held-out pairs, which decide when to stop and which start is best.
     restarts : int
-        Starts from other random weights. The first start of your own module is as you give it.
+        Starts from different random weights. Your own module is first started as it is.
     device : str
-        Where to train: "cpu", "cuda", ...
+        Device for training: "cpu", "cuda", ...
     rng : int, Generator or None
-        On a CPU the same seed gives the same features, to the bit.
+        On a CPU the same seed gives identical features.
     progress : bool, optional
-        Show a progress bar; by default when a person is watching.
+        Show a progress bar; by default in terminals and notebooks.
 
     Examples
     --------
-    The kernel goes wherever kernels go::
+    The result is used like any other kernel::
 
         kernel = NeuralFeatures(rng=0).fit(images[:500], Z[:500])
         rule = KernelBayesRule(kernel_x=kernel).fit(images[500:], Z[500:])
@@ -153,11 +152,11 @@ class NeuralFeatures:
         Parameters
         ----------
         X : points (n, ...)
-            Numbers: vectors, images, windows, or what your own module takes.
+            Vectors, images, windows, or the input of your own module.
         Z : points (n, ...)
-            What the features are to predict; for a filter also the next state, as further columns.
+            What the features should predict; for a filter, optionally with the next state.
         weights : array (n,), optional
-            Importance weights of the pairs, not negative.
+            Nonnegative importance weights of the pairs.
         """
         torch, rng = import_torch(), as_generator(self.rng)
         names, points = column_names(X), as_doubles(read_points(X))
@@ -167,7 +166,7 @@ class NeuralFeatures:
         if count(hidden) != n:
             raise ValueError(f"X and Z must be pairs, got {n} and {count(hidden)} points")
         shares = _shares(weights, n)
-        if not np.all(shares):  # pairs without weight do not count
+        if not np.all(shares):  # pairs of zero weight
             rows = np.flatnonzero(shares)
             points, hidden, shares, n = points[rows], take(hidden, rows), shares[rows], len(rows)
         held_out = round(self.validation * n)
@@ -178,7 +177,7 @@ class NeuralFeatures:
         kind: Any = kind_of(shape) if self.module is None else self.module
         net = kind if hasattr(kind, "state_dict") else Net(kind, shape, self.dim)
         scales = net.scales(points) if isinstance(net, Net) else (np.zeros(1), np.ones(1))
-        # In doubles, so that no digit is lost where numbers are large beside their spread.
+        # In double precision, as numbers may be large relative to their spread.
         inputs = ((points - scales[0]) / scales[1]).astype(np.float32)
         arrays = (inputs, *self._targets(kernel, hidden, rng), shares)
         sample = _Sample(*(torch.from_numpy(np.array(a)).to(self.device) for a in arrays))
@@ -191,12 +190,12 @@ class NeuralFeatures:
                 found.append(self._train(module, *parts, steps, bar))
         (state, size), _ = min(found, key=lambda run: min(run[1]))
         history = tuple(run[1] for run in found)
-        if isinstance(net, Net):  # the first layer, which had nothing to do so far
+        if isinstance(net, Net):  # set the first layer, which standardises
             state |= {"0.centre": scales[0], "0.spread": scales[1]}
         return Learned(net, state, shape, self.dim, size, names, history)
 
     def _targets(self, kernel: Kernel, Z: Points, rng: Generator) -> tuple[Floats, Floats]:
-        """Features (n, q) of z that are predicted, and k(z, z) (n,), as doubles."""
+        """Features (n, q) of z to predict, and k(z, z) (n,), in double precision."""
         if self.loss == "direct":
             if count(Z) < self.dim:
                 raise ValueError(f"loss='direct' needs at least dim = {self.dim} pairs")
@@ -208,7 +207,7 @@ class NeuralFeatures:
         return as_doubles(phi), as_doubles(kernel.diag(Z))
 
     def _start(self, net: Net | Module, start: int, rng: Generator) -> Module:
-        """Make a module with weights to start from; torch's own generator is left as it was."""
+        """Make a module with initial weights, without changing torch's global generator."""
         torch, seed = import_torch(), int(rng.integers(2**62))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
@@ -250,11 +249,11 @@ class NeuralFeatures:
                 if epoch - int(np.argmin(history)) >= self.patience:
                     break
         if best is None:
-            raise ValueError("training diverged at once; standardise X or give a smaller rate")
+            raise ValueError("training diverged at once; standardise X or use a smaller rate")
         return best, tuple(history)
 
     def _features(self, module: Module, X: Any) -> Any:
-        """Return the outputs of the network (n, dim), as doubles."""
+        """Return the outputs of the network (n, dim), in double precision."""
         psi = module(X)
         if psi.shape != (len(X), self.dim):
             raise ValueError(
@@ -269,7 +268,7 @@ class NeuralFeatures:
         return profiled(unit(psi, sample.weights)[0], sample.phi, sample.weights, self.ridge)
 
     def _judge(self, module: Module, train: _Sample, held_out: _Sample) -> tuple[float, float]:
-        """Loss of the held-out pairs, under what was learned from the others; size of features."""
+        """Loss on held-out pairs of the fit to the others, and the size of features."""
         torch = import_torch()
         module.eval()
         with torch.no_grad():
@@ -287,7 +286,7 @@ class NeuralFeatures:
 
 
 def _shares(weights: Array | None, n: int) -> Floats:
-    """Weights (n,) of pairs that sum to one; equal ones unless given."""
+    """Weights (n,) of pairs that sum to one; equal by default."""
     if weights is None:
         return np.full(n, 1.0 / n)
     found = as_doubles(weights, "weights")
@@ -297,11 +296,11 @@ def _shares(weights: Array | None, n: int) -> Floats:
     return shares
 
 
-# --- losses, of arrays of one kind: NumPy or torch, differentiable --------------------------------
+# --- losses, for NumPy and (differentiably) torch -------------------------------------------------
 
 
 def unit(psi: Array, weights: Array) -> tuple[Array, Array]:
-    """Features divided by the root of their mean squared norm, and that number: k(x, x) is one."""
+    """Features divided by the root of their mean squared norm, so that k(x, x) is one; the root."""
     xp = namespace(psi)
     size = xp.sqrt(weights @ xp.sum(psi * psi, axis=1))
     return psi / size, size
@@ -323,7 +322,7 @@ def profiled(psi: Array, phi: Array, weights: Array, ridge: float) -> Array:
 
 
 def left_over(psi: Array, phi: Array, weights: Array, half: Array, L: Array) -> Array:
-    """Mean squared error of new points under the operator of others, given by its two factors."""
+    """Mean squared error of new points under an operator given by its two factors."""
     xp = namespace(psi)
     rest = phi - psi @ solve_triangular(L, half, transpose=True)
     return weights @ xp.sum(rest * rest, axis=1)

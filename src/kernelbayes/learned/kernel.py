@@ -1,4 +1,4 @@
-"""A trained network as a kernel: an immutable value like every other kernel."""
+"""A trained network as an immutable kernel."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,18 +33,18 @@ class Learned(FiniteKernel):
 
     Made by :meth:`NeuralFeatures.fit`. The network runs in double precision, without dropout and
     with the statistics of the training sample. Torch points keep their graph. Two such kernels are
-    equal when their networks and weights are; networks of your own must be the same object.
+    equal if their networks and weights are; your own networks must be the same object.
 
     Attributes
     ----------
     module : Net or torch.nn.Module
-        What the network looks like. Your own module is not changed, its weights are not used.
+        Architecture of the network. Your own module is not changed; its weights are not used.
     state : mapping from names to arrays
         Weights and buffers.
     shape : tuple of int
         Shape of a point.
     size : float
-        What outputs are divided by, so that k(x, x) is one on average over the training sample.
+        Divisor of the outputs that makes k(x, x) one on average over the training sample.
     history : tuple of tuple of float
         Held-out loss after each epoch, for each start.
     """
@@ -66,20 +66,20 @@ class Learned(FiniteKernel):
 
     @property
     def width(self) -> int:
-        """Numbers in memory for each row of a block."""
+        """Numbers held in memory per row of a block."""
         own = not isinstance(self.module, Net)
         return Net("mlp", (math.prod(self.shape),), 1).width if own else self.module.width
 
     def points(self, X: PointsLike, name: str = "X") -> Points:
-        """Check X, a frame with its columns in the order of the training sample."""
+        """Check X; columns of a frame are put in the order of the training sample."""
         return super().points(in_order(X, self.names, name), name)
 
     def on(self, columns: Sequence[int]) -> Kernel:
-        """Return the kernel itself for all columns in their order; for others there is none."""
+        """Return the kernel itself for all columns in order; other selections are an error."""
         if self.takes_rows and list(columns) == list(range(self.shape[0])):
             return self
         raise TypeError(
-            "learned features have no form for partly missing observations; give whole "
+            "learned features cannot use partly missing observations; give complete "
             "observations or rows of NaN"
         )
 

@@ -1,8 +1,7 @@
-"""Networks for vectors, images and windows, as plain values that a file can hold.
+"""Networks for vectors, images and windows, as plain values that can be saved.
 
-A :class:`Net` says what a network looks like; ``net.build()`` makes the torch module. All of them
-start by standardising what they see, with numbers in the buffers of their first layer, and end with
-``dim`` features.
+A :class:`Net` describes a network; ``net.build()`` makes the torch module. The first layer of each
+standardises its input, with numbers in its buffers, and the last has ``dim`` outputs.
 """
 
 import math
@@ -19,17 +18,17 @@ Kind = Literal["mlp", "cnn", "window", "gru"]
 HIDDEN, LAST_HIDDEN = 128, 64
 # Channels of the convolutions: of images at half, a quarter and an eighth of the size; of windows.
 CHANNELS, WINDOW_CHANNELS = (8, 16, 32), (32, 32)
-# Of images in training: standard deviation of noise that is added to standardised pixels, and share
-# of dropout before the last layers. Without them the static error of a maze with 900 views was .054
+# Training on images: standard deviation of the noise added to standardised pixels, and the share of
+# dropout before the last layers. Without them the static error of a maze with 900 views was .054
 # instead of .044, that of sprites .0106 instead of .0093 (two development seeds).
 PIXEL_NOISE, DROPOUT = 0.5, 0.5
-# Sides of an image: of at least so many pixels, none longer than the other times this. Otherwise
-# an array (n, a, b) holds n windows of a observations.
+# Fewest pixels of a side of an image, and largest ratio of its sides. Other arrays (n, a, b) hold
+# n windows of a observations.
 LEAST_SIDE, MOST_OBLONG = 8, 2.0
 
 
 def import_torch() -> Any:
-    """Return the module torch, or say which extra has it."""
+    """Import torch, or name the extra to install."""
     try:
         import torch
     except ImportError as error:
@@ -39,7 +38,7 @@ def import_torch() -> Any:
 
 
 def kind_of(shape: tuple[int, ...]) -> Kind:
-    """Network for points of a shape: vectors (d,), images (h, w) or (h, w, c), windows (t, d)."""
+    """Kind of network for a shape: vectors (d,), images (h, w) or (h, w, c), windows (t, d)."""
     if len(shape) == 1:
         return "mlp"
     short, long = sorted(shape[:2])
@@ -50,13 +49,13 @@ def kind_of(shape: tuple[int, ...]) -> Kind:
         return "window"
     raise ValueError(
         f"no network for points of shape {shape}; expected vectors (n, d), images (n, h, w) or "
-        "(n, h, w, channels) or windows (n, steps, d): reshape them or give a module of your own"
+        "(n, h, w, channels) or windows (n, steps, d): reshape them or pass your own module"
     )
 
 
 @dataclass(frozen=True)
 class Net:
-    """A network by default: its kind, the shape of a point and the number of features."""
+    """A built-in network: its kind, the shape of a point and the number of features."""
 
     kind: Kind
     shape: tuple[int, ...]
@@ -89,14 +88,14 @@ class Net:
                 before = after
             size = steps * before
         flat = nn.Flatten()
-        if self.kind == "cnn":  # in one, so that layers keep the numbers that files have for them
+        if self.kind == "cnn":  # one block, so that layers keep their numbers in files
             flat = nn.Sequential(flat, nn.Dropout(DROPOUT))
         head = [flat, nn.Linear(size, LAST_HIDDEN), nn.ReLU()]
         return nn.Sequential(first, *layers, *head, nn.Linear(LAST_HIDDEN, self.dim))
 
     @property
     def width(self) -> int:
-        """Numbers of the largest layer for one point."""
+        """Size of the largest layer for one point."""
         return max(HIDDEN, math.prod(self.shape) * max(CHANNELS))
 
     def scales(self, X: Floats) -> tuple[Floats, Floats]:

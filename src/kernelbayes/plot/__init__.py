@@ -1,7 +1,7 @@
-"""Pictures. They need matplotlib, the extra ``plot``, imported only when drawing.
+"""Plots. They need matplotlib (extra ``plot``), which is imported only when drawing.
 
-Every function draws into matplotlib axes, its own or those you pass, and returns them; saving and
-showing is yours.
+Every function draws into matplotlib axes, new ones or those you pass, and returns them. Saving and
+showing are up to you.
 """
 
 from kernelbayes.plot.tests import plot_witness

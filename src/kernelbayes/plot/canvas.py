@@ -1,7 +1,7 @@
-"""Where pictures are drawn: matplotlib, the extra ``plot``, imported only when drawing.
+"""Common parts of plots. Matplotlib (extra ``plot``) is imported only when drawing.
 
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart. Lines of angles and
-seasons go on at the other end of the axis.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish. Lines of angles and
+seasons continue at the other end of the axis.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ CONTOURS = (0.9, 0.5)  # masses inside the contours of a pair of coordinates
 
 
 def empty_figure(width: float, height: float) -> Any:
-    """Return a figure outside pyplot, for files whatever the backend."""
+    """Return a figure outside pyplot, for files with any backend."""
     return _matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
 
 
@@ -32,22 +32,22 @@ def _matplotlib(module: str) -> Any:
     try:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'kernelbayes[plot]'") from error
+        raise ImportError("plots need matplotlib: pip install 'kernelbayes[plot]'") from error
 
 
 def bare(ax: Axes) -> Axes:
-    """Remove the frame's upper and right sides; the axes again."""
+    """Remove the upper and right sides of the frame; return the axes."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
 def legend_above(ax: Axes) -> None:
-    """Put the legend above the frame, where no data are."""
+    """Put the legend above the frame, off the data."""
     ax.legend(frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=9)
 
 
 def shade(level: float) -> dict[str, Any]:
-    """Look of the area of a credible interval."""
+    """Style of the area of a credible interval."""
     return {"color": FIRST, "alpha": 0.25, "lw": 0, "label": f"{100 * level:g} % interval"}
 
 
@@ -60,13 +60,13 @@ def draw_band(
     look = shade(level)
     for turn in turns(ends, period):
         ax.fill_between(x, ends[:, 0] + turn, ends[:, 1] + turn, **look)
-        look["label"] = None  # once is enough
+        look["label"] = None  # label only once
     draw_line(ax, x, line, period, color=FIRST, lw=1.5, label=label)
     bare(ax)
 
 
 def draw_line(ax: Axes, x: Floats, line: Floats, period: float | None, **look: Any) -> None:
-    """Draw a line (m,) over x (m,); that of an angle goes on at the other end of the axis."""
+    """Draw a line (m,) over x (m,); an angle continues at the other end of the axis."""
     line = line if period is None else np.unwrap(line, period=period)
     for turn in turns(line, period):
         ax.plot(x, line + turn, **look)
@@ -76,13 +76,13 @@ def draw_line(ax: Axes, x: Floats, line: Floats, period: float | None, **look: A
 
 
 def draw_signed(ax: Axes, x: Floats, values: Floats, alpha: float) -> None:
-    """Shade what lies between zero and the values (m,) over x (m,), by their sign."""
+    """Shade the area between zero and the values (m,) over x (m,), by sign."""
     ax.fill_between(x, values, 0.0, where=values >= 0, color=FIRST, alpha=alpha, lw=0)
     ax.fill_between(x, values, 0.0, where=values <= 0, color=SECOND, alpha=alpha, lw=0)
 
 
 def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
-    """Name the outer sides of a corner plot's axes (d, d), and hide those above the diagonal."""
+    """Label the outer axes (d, d) of a corner plot, and hide those above the diagonal."""
     d = len(names)
     for i, j in np.ndindex(d, d):
         if i < j:
@@ -94,13 +94,13 @@ def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
 
 
 Periods = Sequence[float | None]
-MARKS = 7.0  # steps of an axis between its labels, at most
+MARKS = 7.0  # largest number of steps between labels of an axis
 
 
 def around(
     X: Floats, mean: Floats, ends: Floats, periods: Periods
 ) -> tuple[Floats, Floats, Floats]:
-    """Points (n, d), a mean (d,) and intervals (d, 2), angles within half a turn of the mean."""
+    """Points (n, d), a mean (d,) and intervals (d, 2), with angles near the mean."""
     X, ends = np.array(X, dtype=float), np.array(ends, dtype=float)
     for j, period in enumerate(periods):
         if period is not None:
@@ -110,20 +110,20 @@ def around(
 
 
 def unrolled(mean: Floats, ends: Floats, period: float | None) -> tuple[Floats, Floats]:
-    """Means (T,) and intervals (T, 2) of one coordinate over time, without jumps at a full turn."""
+    """Means (T,) and intervals (T, 2) of one coordinate over time, unwrapped."""
     if period is None:
         return mean, ends
-    line = np.unwrap(mean, period=period)  # what follows is within half a turn of what was
+    line = np.unwrap(mean, period=period)  # each step is less than half a turn
     return line, ends - _turned(ends.mean(axis=1) - line, period)[:, None]
 
 
 def _turned(differences: Any, period: float) -> Any:
-    """Whole periods in differences, after which they are within half a turn."""
+    """Whole periods to remove from differences to bring them within half a turn."""
     return period * np.round(differences / period)
 
 
 def turns(values: Floats, period: float | None) -> Floats:
-    """Shifts by whole periods at which some of the values lie between 0 and the period."""
+    """Shifts by whole periods that bring some of the values between 0 and the period."""
     if period is None:
         return np.zeros(1)
     known = values[np.isfinite(values)]
@@ -132,7 +132,7 @@ def turns(values: Floats, period: float | None) -> Floats:
 
 
 def label_turns(axis: Any, period: float | None) -> None:
-    """Label an axis of matplotlib from 0 to the period, and again where it goes on."""
+    """Label an axis from 0 to the period, and again where it continues."""
     if period is None:
         return
     low, high = axis.get_view_interval()

@@ -1,4 +1,4 @@
-"""Pictures of one drive: the belief over the floor plan, at some moments and as a film."""
+"""Plots of one drive of the demo: beliefs over the floor plan, and a film."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ FRAMES_PER_SECOND, SKIP = 4, 2  # of the film, and steps from one frame to the n
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """One drive, what the filter believed, and what the nearest frames said."""
+    """One drive, the beliefs of the filter, and the estimates of the nearest frames."""
 
     plan: Plan
-    frames: Floats  # (T, rows, columns, 3), what the camera saw
-    states: Floats  # (T, 3), where it was: x, y and heading
-    mean: Floats  # (T, 2), places by the filter's mean
-    guesses: Floats  # (T, 2), places by the baseline
+    frames: Floats  # (T, rows, columns, 3), camera frames
+    states: Floats  # (T, 3), true x, y and heading
+    mean: Floats  # (T, 2), mean places of the filter
+    guesses: Floats  # (T, 2), places of the baseline
     density: Floats  # (T, rows, columns), the belief over the plan
     starts: list[tuple[Floats, Floats]]  # metres driven and errors (T,) of every drive, this first
-    found: float  # metres after which it had found itself, or NaN
+    found: float  # metres driven until it was localised, or NaN
 
     def picture(self, path: Path) -> Path:
         """Write the picture: frames and beliefs at some moments, the tracks, the errors."""
@@ -115,7 +115,7 @@ class Drawing:
         ax.set_title(f"the whole drive: found after {self.found:.1f} m", fontsize=10)
 
     def _errors(self, ax: Axes) -> None:
-        """Errors of all drives against the metres driven: each starts high and stays low."""
+        """Errors of all drives against the metres driven."""
         (way, error), *others = self.starts
         baseline = np.hypot(*(self.guesses - self.states[:, :2]).T)
         ax.axhspan(0.0, 1.0, color=FIRST, alpha=0.08, lw=0)

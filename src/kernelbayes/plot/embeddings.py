@@ -1,4 +1,4 @@
-"""Pictures of a decoded distribution. Needs matplotlib, the extra ``plot``."""
+"""Plots of a decoded distribution. Need matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kernelbayes.types import Axes, Floats
 if TYPE_CHECKING:
     from kernelbayes.embedding.decoding import Decoding
 
-# Members of a batch drawn as curves of their own, one colour each; more are drawn as intervals.
+# Members of a batch drawn as single curves, one colour each; more are drawn as intervals.
 CURVES = len(CYCLE)
 GRID_1D, GRID_2D = 400, 80  # points along each axis: curves look smooth at 600 pixels
-SCATTER = 2000  # points of a scatter, the heaviest ones: more cover each other
+SCATTER = 2000  # heaviest points of a scatter plot; more would overlap
 
 # Grids (size,) of the coordinates, and the density there, of points (n, d) with weights (n,).
 GridDensity = Callable[[Floats, Floats, int], tuple[list[Floats], Floats]]
@@ -39,7 +39,7 @@ def plot_embedding(
         return _curves(ax, X, W, to_numpy(mu.mean()), names[0], periods, density)
     intervals = to_numpy(mu.interval(level))
     if ax is not None and (d > 2 or (d > 1 and not single)):
-        raise ValueError(f"{d} coordinates need several axes; leave ax out")
+        raise ValueError(f"{d} coordinates need several axes; do not pass ax")
     if not single:
         middle = mu.mean() if any(periods) else mu.median()  # angles have no median
         return _bands(ax, intervals, to_numpy(middle), names, level, periods)
@@ -101,7 +101,7 @@ def _curves(
 
 def _density_axes(ax: Axes, name: str) -> Axes:
     ax.set(xlabel=name, ylabel="density")
-    ax.set_ylim(bottom=0.0, auto=None)  # the top still follows what is drawn later
+    ax.set_ylim(bottom=0.0, auto=None)  # the top still adapts to later curves
     ax.legend(frameon=False)
     return bare(ax)
 
@@ -158,7 +158,7 @@ def _bands(
 
 
 def plot_confusion(labels: Sequence[object], counts: Floats, ax: Axes | None) -> Axes:
-    """Shares (k, k) of what true categories, in rows, are taken for, written into squares."""
+    """Confusion matrix (k, k) of proportions, true categories in rows."""
     ax = subplots() if ax is None else ax
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)

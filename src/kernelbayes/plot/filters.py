@@ -1,4 +1,4 @@
-"""Pictures of a filter's beliefs over time."""
+"""Plots of a filter's beliefs over time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernelbayes.types import Axes, Floats, PointsLike
 if TYPE_CHECKING:
     from kernelbayes.filters.beliefs import Beliefs
 
-# Ellipses drawn along a track, at equal distances in time: as many as stay apart to the eye.
+# Ellipses along a track, equally spaced in time; more would overlap.
 ELLIPSES = 25
-# Categories beyond which their rows are not named: labels of more would overlap.
+# Categories above which rows are not labelled; more labels would overlap.
 MOST_LABELS = 30
 
 
@@ -37,7 +37,7 @@ def draw_parts(
     panels = [1 if part.categorical else int(np.prod(part.points.shape[1:])) for part in parts]
     total = sum(panels)
     if ax is not None and total > 1:
-        raise ValueError("series of several coordinates make axes of their own; leave ax out")
+        raise ValueError("series of several coordinates need several axes; do not pass ax")
     axes = np.array([ax])
     if ax is None:
         axes = subplots(total, 1, height=1.0 + 2.0 * total, squeeze=False, sharex=True)[:, 0]
@@ -66,7 +66,7 @@ def draw_series(beliefs: Beliefs, truth: PointsLike, level: float, axes: Axes) -
 
 
 def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
-    """Probabilities of categories over time as shades, one row each, and the truth as dots."""
+    """Probabilities of categories over time as shades, one row each; the truth as dots."""
     labels, P = beliefs.probabilities()
     t, k = np.arange(len(P)), len(labels)
     ax.imshow(P.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
@@ -87,7 +87,7 @@ def draw_categories(beliefs: Beliefs, truth: PointsLike, ax: Axes) -> None:
 def draw_track(
     beliefs: Beliefs, truth: PointsLike = None, ax: Axes = None, label: str | None = None
 ) -> Axes:
-    """Track of a 2-d state; of a 3-d one two tracks, both with the first coordinate across."""
+    """Track of a 2-d state; two tracks of a 3-d state, both over the first coordinate."""
     mean, cov = to_numpy(beliefs.mean()), to_numpy(beliefs.valid().cov())
     known = None if truth is None else to_numpy(as_vectors(truth, "truth"))
     pairs = [[0, j] for j in range(1, mean.shape[1])]

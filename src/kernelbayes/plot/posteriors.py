@@ -1,4 +1,4 @@
-"""Pictures of posteriors over parameters, and of checks. Needs matplotlib, the extra ``plot``."""
+"""Plots of posteriors over parameters, and of checks. Need matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def draw_pairs(
 ) -> Axes:  # fmt: skip
     """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,).
 
-    ``limits`` (d, 2) are the ends of the axes; around the draws and the truth unless given.
+    ``limits`` (d, 2) are the ends of the axes; by default around the draws and the truth.
     """
     d = draws.shape[1]
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
@@ -47,7 +47,7 @@ def draw_pairs(
                 ax.axhline(truth[i], color=SECOND, lw=1.0)
         ax.set_xlim(spans[j])
         bare(ax)
-    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}  # above the diagonal is nothing
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}  # nothing is above the diagonal
     axes[0, 0].legend(frameon=False, fontsize="small", **beside)
     return canvas.label_corner(axes, names)
 
@@ -89,7 +89,7 @@ def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
 
 
 def plot_levels(reached: Floats, weights: Floats, ax: Axes = None) -> Axes:
-    """Coverage against level from the levels (m, d) of intervals that just hold the truth."""
+    """Coverage against level from the levels (m, d) of intervals that just cover the truth."""
     levels, ax = _level_axes(round(1.0 / float(np.sum(weights**2))), ax)
     for j, column in enumerate(reached.T):
         held = [weights @ (column <= level) for level in levels]
@@ -118,7 +118,7 @@ def _level_axes(n: int, ax: Axes) -> tuple[Floats, Axes]:
 
 
 def plot_recovery(result: RecoveryCheck, axes: Axes = None) -> Axes:
-    """Posterior means with deviations against true parameters, one of the axes for each."""
+    """Posterior means and standard deviations against true parameters, one axes for each."""
     axes = _panels(len(result.names), axes)
     for j, ax in enumerate(axes):
         truth, mean, sd = result.truth[:, j], result.means[:, j], result.sds[:, j]
@@ -128,7 +128,7 @@ def plot_recovery(result: RecoveryCheck, axes: Axes = None) -> Axes:
         name, learned = result.names[j], f"contraction {100 * result.contraction[j]:.0f} %"
         ax.set(xlabel=f"true {name}", title=learned)
         bare(ax)
-    axes[0].set_ylabel("posterior mean and deviation")
+    axes[0].set_ylabel("posterior mean and sd")
     return axes
 
 
@@ -221,10 +221,10 @@ def _pair(ax: Axes, draws: Floats, wide: Floats | None) -> None:
         ax.scatter(*wide.T, s=2, color=NEUTRAL, alpha=0.2, lw=0)
     ax.scatter(*draws.T, s=4, color=FIRST, alpha=0.4, lw=0)
     if numerical_rank(np.cov(draws.T)) < 2 or len(np.unique(draws, axis=0)) < 10:
-        return  # points on a line, or a few discrete ones: no density to draw contours of
+        return  # points on a line, or a few discrete ones: no density, no contours
     kde = stats.gaussian_kde(draws.T)
     x, y = (np.linspace(c.min(), c.max(), CONTOUR_GRID) for c in draws.T)
     height = kde(np.stack(np.meshgrid(x, y)).reshape(2, -1)).reshape(CONTOUR_GRID, CONTOUR_GRID)
-    at_draws = kde(draws.T)  # a region of highest density holds the highest of the draws
+    at_draws = kde(draws.T)  # a highest-density region contains the draws of highest density
     levels = np.unique(np.quantile(at_draws, [1.0 - mass for mass in canvas.CONTOURS]))
     ax.contour(x, y, height, levels=levels, colors=FIRST, linewidths=1.0)

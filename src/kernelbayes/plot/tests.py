@@ -1,4 +1,4 @@
-"""Pictures of tests and witness functions. They need matplotlib, the extra ``plot``."""
+"""Plots of tests and witness functions. Need matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
     from kernelbayes.embedding import MeanElement
 
-RUG = 400  # ticks that can be told apart; of more points, evenly spaced ones of the ordered sample
+RUG = 400  # ticks that can be distinguished; larger samples are thinned
 GRID = 400  # points of the curves: closer than the width of a line
 
 
@@ -47,7 +47,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
     if witness is None:
         raise ValueError(
             f"method {result.method!r} keeps no witness; use method='permutation', 'gamma' or "
-            "'wild', on a random part of a sample too large for them"
+            "'wild', on a random subset if the sample is too large"
         )
     columns, names = witness_columns(witness)
     ax = subplots(width=6.0, height=3.6) if ax is None else ax
@@ -71,7 +71,7 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
 
 
 def plot_drift(columns: Sequence[Row], ax: Axes = None) -> Axes:
-    """Effect of each column with its interval, the changed ones in colour."""
+    """Effect of each column with its interval; changed columns in colour."""
     ax = subplots(width=6.0, height=1.2 + 0.3 * len(columns)) if ax is None else ax
     for place, row in enumerate(reversed(columns)):
         colour = SECOND if row["drifted"] else NEUTRAL
@@ -105,11 +105,11 @@ def witness_columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
     try:
         parts = [to_numpy(as_vectors(p)) for p in (witness.points if pair else (witness.points,))]
     except (TypeError, ValueError) as error:
-        raise TypeError("the witness is drawn over numbers; see witness.largest()") from error
+        raise TypeError("only numbers can be drawn; see witness.largest()") from error
     columns = np.column_stack(parts)
     if columns.shape[1] > 2:
         raise ValueError(
-            f"the witness is drawn in at most two dimensions, these are {columns.shape[1]}; see "
+            f"the witness can be drawn in at most two dimensions, not {columns.shape[1]}; see "
             "witness.largest()"
         )
     return columns, ("x", "y") if pair else ("first coordinate", "second coordinate")
@@ -123,18 +123,18 @@ def plot_witness(
 
     .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)
 
-    Positive where the first distribution has more mass, negative where the second has; its RKHS
-    norm is the MMD. All three curves are in units of the higher embedding's peak; where the
-    difference is small the witness is magnified, and the legend says how much.
+    It is positive where the first distribution has more mass and negative where the second has. Its
+    RKHS norm is the MMD. All three curves are in units of the higher peak. A small witness is
+    magnified, and the legend says by how much.
 
     Parameters
     ----------
     mu, nu : Embedding or GaussianEmbedding
-        Of one kernel, over scalar points.
+        With the same kernel, over scalar points.
     grid : array (n,), optional
-        Where to evaluate; 400 points over both samples and a tenth beyond unless given.
+        Where to evaluate; default: 400 points over both samples and a tenth beyond.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure unless given.
+        Where to draw; default: a new figure.
     labels : (str, str)
         Names of the two distributions.
 
@@ -151,13 +151,13 @@ def plot_witness(
     """
     kernels = [getattr(m, "kernel", None) for m in (mu, nu)]
     if None in kernels:
-        raise TypeError("plot_witness draws two embeddings; make them with embed(...)")
+        raise TypeError("plot_witness needs two embeddings; make them with embed(...)")
     if kernels[0] != kernels[1]:
-        raise ValueError("the witness of embeddings of different kernels is not defined")
+        raise ValueError("the two embeddings must have the same kernel")
     samples = [_scalars(mu), _scalars(nu)]
     x = _grid(samples) if grid is None else to_numpy(as_vectors(grid, "grid"))
     if x.shape[1] != 1:
-        raise ValueError(f"plot_witness draws on a line: grid must be (n,), got {x.shape}")
+        raise ValueError(f"grid must have shape (n,), got {x.shape}")
     values = [np.asarray(to_numpy(m(x)), dtype=float) for m in (mu, nu)]
     unit = max(float(np.abs(v).max()) for v in values) or 1.0
     first, second = (v / unit for v in values)
@@ -184,14 +184,14 @@ def _scalars(mu: MeanElement) -> Floats | None:
     if points is None or weights is None:
         return None
     if weights.ndim > 1:
-        raise TypeError("plot_witness draws single embeddings; index the batch first: batch[0]")
+        raise TypeError("plot_witness needs single embeddings; index the batch first: batch[0]")
     try:
         points = to_numpy(as_vectors(points, "points"))
     except TypeError as error:
-        raise TypeError("plot_witness draws scalar points, and these are not numbers") from error
+        raise TypeError("plot_witness needs scalar points, and these are not numbers") from error
     if points.shape[1] != 1:
         raise ValueError(
-            f"plot_witness draws on a line, but the points have {points.shape[1]} dimensions; "
+            f"plot_witness needs scalar points, but these have {points.shape[1]} dimensions; "
             "embed one column"
         )
     return np.sort(np.asarray(points[:, 0], dtype=float))
@@ -200,14 +200,14 @@ def _scalars(mu: MeanElement) -> Floats | None:
 def _grid(samples: list[Floats | None]) -> Floats:
     given = [s for s in samples if s is not None]
     if not given:
-        raise ValueError("neither embedding has points to place a grid by; give grid")
+        raise ValueError("neither embedding has points to place a grid; pass grid")
     low, high = min(s[0] for s in given), max(s[-1] for s in given)
     margin = 0.1 * (high - low) or 1.0
     return np.linspace(low - margin, high + margin, GRID)[:, None]
 
 
 def _magnification(peak: float) -> float:
-    """Round number (1, 2, 5, 10, ...) that brings a peak to at most half the embeddings' height."""
+    """Round factor (1, 2, 5, 10, ...) that scales a peak to at most half the embeddings' height."""
     if not 0.0 < peak < 0.5:
         return 1.0
     wanted = 0.5 / peak

@@ -1,4 +1,4 @@
-"""The report: one self-contained page about a result."""
+"""Reports: one self-contained HTML page about a result."""
 
 from kernelbayes.report.page import report
 

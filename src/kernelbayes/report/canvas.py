@@ -1,4 +1,4 @@
-"""A small SVG canvas: pictures that are whole without a script, and carry what a script needs."""
+"""A small SVG canvas: pictures that work without a script, with the data that a script needs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from kernelbayes.types import Floats
 # Units of a picture (page.js knows the first) and its frame, with room for labels of axes.
 ACROSS, UPRIGHT = 560.0, 300.0
 EDGE_L, EDGE_T, EDGE_R, EDGE_B = 66.0, 34.0, 548.0, 248.0
-MOST_TICKS = 5  # labels along an axis that stay apart on a phone
-ROOM = 0.05  # of the range of the data, left empty around it
+MOST_TICKS = 5  # labels along an axis that do not overlap on a phone
+ROOM = 0.05  # margin around the data, as a share of their range
 LONG = 9  # letters of a category's label that fit beside the frame
-# Steps into which a range is divided for numbers in a script: a twentieth of a pixel.
+# Resolution of numbers in a script, in steps per range: a twentieth of a pixel.
 STEPS = 10_000
 
-# Looks of layers: classes of page.css.
+# Styles of layers: classes of page.css.
 FIRST, SECOND, THIRD, PLAIN = "first", "second", "third", "plain"
 
 
 def as_json(value: object) -> str:
-    """JSON that may stand in a script element: no ``<`` that could end it."""
+    """JSON that is safe in a script element: no ``<`` that could end it."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def tidy(values: Any, width: float) -> list[float | None]:
-    """Values with as many digits as can be seen in a range of this width; None for NaN."""
+    """Values with as many digits as are visible in a range of this width; None for NaN."""
     places = int(np.clip(math.ceil(math.log10(STEPS / width)), 0, 300)) if width > 0 else 6
     flat = np.asarray(values, dtype=float).ravel().tolist()
     return [round(v, places) if math.isfinite(v) else None for v in flat]
@@ -51,10 +51,10 @@ def ticks(low: float, high: float) -> list[tuple[float, str]]:
 
 @dataclass(eq=False)
 class Picture:
-    """One picture: layers over a pair of axes. Layers are added, then :meth:`html` draws it.
+    """One picture: layers over a pair of axes. Add layers, then call :meth:`html`.
 
-    ``title``, ``x`` and ``y`` are any text, above the picture and at its axes; ``categories`` or
-    ``levels`` name the places 0, 1, ... across or upright; the y axis holds ``floor``.
+    ``title``, ``x`` and ``y`` are the texts above the picture and at its axes. ``categories`` or
+    ``levels`` name the positions 0, 1, ... on the x or y axis. The y axis contains ``floor``.
     """
 
     title: str
@@ -79,7 +79,7 @@ class Picture:
             self.hover(x, label, y)
 
     def area(self, x: Floats, low: Floats, high: Floats, label: str) -> None:
-        """Add what lies between two lines."""
+        """Add the area between two lines."""
         self._layer("area", FIRST, label, x, high, low)
 
     def dots(
@@ -90,7 +90,7 @@ class Picture:
         self.layers[-1]["sizes"] = sizes
 
     def whiskers(self, x: Floats, y: Floats, ends: Floats, across: bool = False) -> None:
-        """Add intervals (n, 2) through points: upright, or across at heights y."""
+        """Add intervals (n, 2) through points: vertical, or horizontal at heights y."""
         self._layer("whisker", FIRST, "", x, y)
         self.layers[-1] |= {"ends": ends, "across": across}
 
@@ -118,7 +118,7 @@ class Picture:
         self.layers.append({"kind": kind, "look": look, "label": label, "x": x, "y": y, "low": low})
 
     def _range(self, axis: str) -> tuple[float, float]:
-        """Return the ends of an axis: those of the data and a little room."""
+        """Return the ends of an axis: those of the data and a small margin."""
         if (names := self.categories if axis == "x" else self.levels) is not None:
             return -0.6, len(names) - 0.4
         parts = [layer[axis] for layer in self.layers]
@@ -133,7 +133,7 @@ class Picture:
         if not len(values):
             return 0.0, 1.0
         low, high = float(values.min()), float(values.max())
-        # Equal values, or so close that the axis could not tell them apart.
+        # Equal values, or too close for the axis to resolve.
         least = 1e-9 * max(abs(low), abs(high), 1e-290)
         room = ROOM * (high - low) if high - low > least else max(0.5 * abs(high), 1e-9)
         lowest = low if axis == "y" and low == self.floor else low - room
@@ -196,12 +196,12 @@ class Picture:
     ) -> list[tuple[float, str]]:
         if names is None:
             return ticks(low, high)
-        step = max(1, math.ceil(len(names) / 12))  # a dozen labels stay apart
+        step = max(1, math.ceil(len(names) / 12))  # a dozen labels do not overlap
         short = [name if len(name) <= LONG else f"{name[: LONG - 1]}…" for name in names]
         return [(float(k), short[k]) for k in range(0, len(names), step)]
 
     def _moved(self, scale: Scale) -> str:
-        """Last frame of what a slider moves: what is seen without a script."""
+        """Last frame of a layer with a slider, shown without a script."""
         if self.moving is None:
             return ""
         kind, look = self.moving["kind"], f"{self.moving['look']} moving"

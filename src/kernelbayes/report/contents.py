@@ -1,4 +1,4 @@
-"""What a page says about a result: the question, what was chosen, the answer, the code."""
+"""Contents of a page: the question, what was chosen, the answer, the code."""
 
 import inspect
 import re
@@ -18,15 +18,15 @@ from kernelbayes.report import differences, pictures
 from kernelbayes.report.pictures import Shown
 from kernelbayes.tables import Row, Table
 
-MOST_PARTS = 12  # sequences or nodes with pictures of their own; a page with more is not read
-MOST_ROWS = 200  # rows of a table on a page: more is for files
-# What was learned, under the names that fitted objects have, in words.
+MOST_PARTS = 12  # sequences or nodes with their own pictures; nobody reads more
+MOST_ROWS = 200  # rows of a table on a page; longer tables belong in files
+# Names of fitted attributes, in words.
 LEARNED = {
-    "kernel_x_": "kernel of what is observed",
-    "kernel_z_": "kernel of what is hidden",
+    "kernel_x_": "kernel on observations",
+    "kernel_z_": "kernel on the hidden variable",
     "kernel_u_": "kernel of controls",
     "ridge_": "ridge of Bayes' rule",
-    "prior_ridge_": "ridge of the prior's weights",
+    "prior_ridge_": "ridge of the prior weights",
     "transition_ridge_": "ridge of the transition",
     "lags_": "lags",
     "order_": "order",
@@ -40,7 +40,7 @@ LEARNED = {
 
 @dataclass
 class Section:
-    """A headed part of the answer: words, a table, pictures."""
+    """One section of the answer: a title, text, a table, pictures."""
 
     title: str
     text: str = ""
@@ -50,7 +50,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Asked:
-    """How a page was asked for."""
+    """Options of a page."""
 
     names: Sequence[str] | None
     level: float
@@ -59,27 +59,27 @@ class Asked:
 
 
 def question_of(result: Any, asked: Asked) -> str:
-    """Question that a result answers, in words."""
+    """Return the question that a result answers, in words."""
     if isinstance(result, DriftReport):
         return "Which columns differ between the two tables, and by how much?"
     if isinstance(result, KernelTestResult):
         return {
             "MMD": "Do the two samples come from the same distribution?",
-            "KSD": "Does the sample have this density?",
+            "KSD": "Does the sample follow this density?",
             "HSIC": "Are the two variables independent?",
             "conditional independence": "Are the two variables independent, given the third?",
-            "conditional MMD": "Does y given x differ between the two samples?",
+            "conditional MMD": "Does the distribution of y given x differ between the two samples?",
         }.get(result.test, f"{result.test} test: does the null hypothesis hold?")
     if isinstance(result, GraphBeliefs):
-        return f"What {listed(result)}, given what is known of the other nodes?"
+        return f"What {listed(result)}, given the evidence at other nodes?"
     if isinstance(result, Posterior | Posteriors):
-        return "Which parameters of the simulator agree with the data that were observed?"
+        return "Which parameters of the simulator agree with the observed data?"
     if is_model(result):
         return f"Which kernels and ridges of {type(result).__name__} suit these data?"
     hidden = listed(asked.names) if asked.names else "is the hidden variable"
     if is_beliefs(result):
-        return f"What {hidden} at each time, given what was observed?"
-    return f"What {hidden}, given what was observed?"
+        return f"What {hidden} at each time, given the observations?"
+    return f"What {hidden}, given the observations?"
 
 
 def is_model(result: Any) -> bool:
@@ -93,7 +93,7 @@ def is_beliefs(result: Any) -> bool:
 
 
 def sections_of(result: Any, asked: Asked) -> list[Section]:
-    """Answer to the question, in parts."""
+    """Return the answer, in sections."""
     if isinstance(result, DriftReport):
         return [Section("Answer", result.verdict, result.columns, differences.of_drift(result))]
     if isinstance(result, KernelTestResult):
@@ -133,7 +133,7 @@ def _embedding(mu: Any, asked: Asked, title: str, truth: Any = None) -> Section:
 
 
 def _table(mu: Any, asked: Asked, what: str) -> Table:
-    """Summary of the parts that are numbers, probabilities of those that are categories."""
+    """Summary of numeric parts, and probabilities of categorical ones."""
     rows = Table()
     for part in parts(mu):
         names = pictures.names_of(part, asked.names)
@@ -151,7 +151,7 @@ def _table(mu: Any, asked: Asked, what: str) -> Table:
 
 
 def renamed(table: Table, names: Sequence[str]) -> Table:
-    """Table of a summary with other names of variables, in their order."""
+    """Table of a summary with other names for its variables, in order."""
     old = list(dict.fromkeys(row["variable"] for row in table))
     new = dict(zip(old, names, strict=True))
     return Table({**row, "variable": new[row["variable"]]} for row in table)
@@ -160,16 +160,16 @@ def renamed(table: Table, names: Sequence[str]) -> Table:
 def _test(test: KernelTestResult) -> Section:
     found = test.pvalue <= test.alpha
     text = f"p = {test.pvalue:.3g}, {'at most' if found else 'above'} {test.alpha:g}: "
-    text += "the null hypothesis is rejected." if found else "no evidence against it was found."
+    text += f"the null hypothesis is {'' if found else 'not '}rejected."
     if test.effect is not None:
         low, high = test.effect.interval
-        text += f" Effect {test.effect.size:.3g}, 95 % interval {low:.3g} to {high:.3g}."
+        text += f" Effect size {test.effect.size:.3g}, 95 % interval {low:.3g} to {high:.3g}."
     table = Table(test.details.get("table") or [test.row()])
     return Section("Answer", text, table, differences.of_test(test))
 
 
 def _graph(beliefs: GraphBeliefs, asked: Asked) -> list[Section]:
-    """Return a section for each node that was asked for."""
+    """Return a section for each requested node."""
     some = [(node, replace(asked, names=[str(node)])) for node in list(beliefs)[:MOST_PARTS]]
     sections = [_embedding(beliefs[node], own, str(node)) for node, own in some]
     if len(beliefs) > MOST_PARTS:
@@ -181,7 +181,7 @@ def _graph(beliefs: GraphBeliefs, asked: Asked) -> list[Section]:
 
 
 def learned(model: Any) -> dict[str, str]:
-    """Return what a fitted model has chosen or was given, in words."""
+    """Return the settings of a fitted model, given or chosen, in words."""
     found = {}
     for name, words in LEARNED.items():
         value = getattr(model, name, None)
@@ -197,7 +197,7 @@ def rounded(text: str) -> str:
 
 
 def tried(model: Any) -> Table:
-    """Table of what was tried: that of tuning, or of the default's race."""
+    """Table of the settings that were tried, by ``tune`` or by the default search."""
     for name in ("tuning_", "choice_"):
         found = getattr(getattr(model, name, None), "table", getattr(model, name, None))
         if isinstance(found, list) and found:
@@ -216,7 +216,7 @@ def sample_of(model: Any) -> dict[str, str]:
 
 
 def code_of(result: Any, model: Any, path: str) -> str:
-    """Python that fits the same model and makes the same page, as far as can be known."""
+    """Python code that fits the model and makes the page again, as far as possible."""
     lines = ["import kernelbayes as kb"]
     used = set() if model is None else set(re.findall(r"\w+", constructor(model)))
     kinds = sorted(used & set(kernels.__all__))
@@ -237,10 +237,10 @@ def code_of(result: Any, model: Any, path: str) -> str:
 
 
 def constructor(model: Any) -> str:
-    """Call that makes a model with what was chosen: parameters that are not the defaults."""
+    """Return the constructor call with the chosen settings, without defaults."""
     defaults, given = inspect.signature(type(model)).parameters, []
     chosen = dict(getattr(getattr(model, "choice_", None), "arguments", {}))
-    if getattr(model, "calibration_", None) is not None:  # a fit with nothing to choose has none
+    if getattr(model, "calibration_", None) is not None:  # None if there was nothing to choose
         chosen["intervals"] = "calibrated"
     for name, value in model.get_params(deep=False).items():
         value = getattr(model, f"{name}_", value) if name.startswith(("kernel", "ridge")) else value
@@ -261,11 +261,11 @@ def listed(names: Any) -> str:
 
 
 def facts(result: Any, data: Mapping[str, Any] | None, model: Any) -> dict[str, str]:
-    """Return what is known of the data, in words."""
+    """Return facts about the data, in words."""
     found = {} if model is None else sample_of(model)
     known: Any = getattr(result, "diagnostics", None)
     if hasattr(known, "n_simulations"):
-        found["simulations"] = f"{known.n_simulations}, {known.failed} of them without an answer"
+        found["simulations"] = f"{known.n_simulations}, of which {known.failed} failed"
     if isinstance(result, KernelTestResult | DriftReport):
         found["sample sizes"] = " and ".join(map(str, result.sizes))
     if isinstance(result, KernelTestResult):

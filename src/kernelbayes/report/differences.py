@@ -1,4 +1,4 @@
-"""Pictures of tests and of drift: null distributions, witnesses, effects of columns."""
+"""Pictures of tests and drift: null distributions, witness functions, effects by column."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from kernelbayes.report.pictures import DRAWS_SHOWN, Shown, widths
 from kernelbayes.tables import Row
 
 BINS_OF_NULL = 40  # of a histogram
-DRIFTED_SHOWN = 6  # columns of a table whose change is drawn, the most changed
+DRIFTED_SHOWN = 6  # columns whose change is drawn, those that changed most
 
 
 def of_test(test: KernelTestResult) -> Shown:
     """Null distribution with the statistic, and the witness where it can be drawn."""
-    picture = Picture("Statistic, and its distribution if the null hypothesis holds",
+    picture = Picture("The statistic and its distribution under the null hypothesis",
                       f"{test.test} statistic", "count", floor=0.0)  # fmt: skip
     counts, edges = np.histogram(test.null, BINS_OF_NULL)
     picture.bars(edges, counts.astype(float), "null distribution", PLAIN)
@@ -37,14 +37,14 @@ def _witness(test: KernelTestResult) -> list[Picture]:
     values, pair = np.asarray(test.witness.values), isinstance(test.witness.points, tuple)
     heavy = np.argsort(-np.abs(values), kind="stable")[:DRAWS_SHOWN]
     columns, values = columns[heavy], values[heavy]
-    more = ("more than independence", "less") if pair else ("more of the first", "of the second")
-    more = ("unlike the density", "like it") if test.test == "KSD" else more
+    more = ("more than independent", "less") if pair else ("more of the first", "of the second")
+    more = ("far from the density", "close to it") if test.test == "KSD" else more
     if columns.shape[1] == 1:
         order = np.argsort(columns[:, 0], kind="stable")
-        picture = Picture("Where they differ: witness function", "x", "witness", floor=0.0)
+        picture = Picture("Witness: where the null hypothesis fails", "x", "witness", floor=0.0)
         picture.line(columns[order, 0], values[order], "witness")
         return [picture]
-    picture = Picture("Where they differ: witness at the points", *names)
+    picture = Picture("Witness: where the null hypothesis fails", *names)
     for sign, look, label in ((values > 0, FIRST, more[0]), (values <= 0, SECOND, more[1])):
         picture.dots(columns[sign, 0], columns[sign, 1], label, look, widths(np.abs(values[sign])))
     picture.hover(columns[:, 0], "witness", values)
@@ -53,7 +53,7 @@ def _witness(test: KernelTestResult) -> list[Picture]:
 
 
 def of_drift(report: DriftReport) -> Shown:
-    """Effects of the columns, and both distributions of those that changed most."""
+    """Effects of the columns, and the distributions of those that changed most."""
     shown = Shown([effects(report.columns)])
     for row in report.columns[:DRIFTED_SHOWN]:
         name = row["column"]
@@ -69,12 +69,12 @@ def of_drift(report: DriftReport) -> Shown:
         picture.hover(middle, "second table", np.asarray(after))
         shown.pictures.append(picture)
     if len(report.columns) > DRIFTED_SHOWN:
-        shown.note = f"The {DRIFTED_SHOWN} most changed of {len(report.columns)} columns are drawn."
+        shown.note = f"{DRIFTED_SHOWN} of {len(report.columns)} columns, those that changed most."
     return shown
 
 
 def effects(rows: Sequence[Row]) -> Picture:
-    """Effect of each column with its interval, the largest on top."""
+    """Effect of each column with its interval, the largest first."""
     rows = list(reversed(rows))
     numbers = {key: np.array([row[key] for row in rows], dtype=float)
                for key in ("effect", "low", "high", "corrected")}  # fmt: skip

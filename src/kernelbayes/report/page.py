@@ -1,4 +1,4 @@
-"""One self-contained page about a result: no network, no dependency, light and dark, printable."""
+"""One self-contained HTML page about a result: no network, light and dark, printable."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,33 +25,33 @@ def report(
 ) -> Path:  # fmt: skip
     """Write one self-contained HTML page about a result.
 
-    The question, the data, what was chosen and tried, the answer with intervals, how far to trust
-    it and what to do, pictures that show values and can be zoomed, a slider over time or
-    observations, and the code that makes it again.
+    The page has the question, the data, the answer with intervals, diagnostics with advice, the
+    settings that were chosen and tried, and the code. Pictures show values on hover and can be
+    zoomed; a slider moves over time or observations.
 
     Parameters
     ----------
     result : Embedding, Batch, Beliefs (or a list of them), Posterior, Posteriors, GraphBeliefs,
-        KernelTestResult, DriftReport, or a fitted model, for a page about what was tried
+        KernelTestResult, DriftReport, or a fitted model (for its settings)
     path : path
-        Of the page, ``.html``. It is replaced as a whole or not at all.
+        An ``.html`` file. It is replaced completely or not at all.
     model : fitted estimator, optional
-        What the result comes from: the page lists its kernels, its ridges and what was tried.
+        The model that gave the result; the page then shows its kernels, ridges and search.
     title, question : str, optional
     data : mapping from words to values, optional
-        What is known of the data, shown as it is.
+        Facts about the data, shown as they are.
     names : sequence of str, optional
-        Of the coordinates of the hidden variable or of the parameters.
+        Names of the coordinates of the hidden variable, or of the parameters.
     level : float
         Coverage of intervals.
     truth : points (T, d), optional
-        Drawn beside beliefs; of several sequences, a list.
+        True states, drawn with the beliefs; a list for several sequences.
     calibration : Calibration, optional
-        From ``kb.calibrate(model)`` or ``model.calibrate()``, or what corrects the beliefs of a
-        filter; shown among the diagnostics, as are the verdicts of ``checks``, results of
-        ``kb.sbc``, ``kb.coverage`` and the like.
+        From ``kb.calibrate(model)`` or ``model.calibrate()``; default: the calibration of a
+        filter's beliefs. It is shown among the diagnostics, as are ``checks``, a list of results
+        of ``kb.sbc``, ``kb.coverage`` and similar checks.
     code : str, optional
-        Code or command that makes the page again; by default as much as the model tells.
+        Code or command that makes the page again; by default derived from the model.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def report(
     """
     path = checked_path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"a page is an HTML file, but its name is {path.name!r}; use .html")
+        raise ValueError(f"path must end in .html, got {path.name!r}")
     known = getattr(result, "diagnostics", None)
     model = getattr(known, "model", None) if model is None else model
     model = result if contents.is_model(result) else model
@@ -84,7 +84,7 @@ def report(
     except (AttributeError, TypeError) as error:
         if isinstance(error, TypeError) or hasattr(result, "weights"):
             raise
-        raise TypeError(f"there is no page about a {type(result).__name__}") from error
+        raise TypeError(f"report cannot describe a {type(result).__name__}") from error
     own = getattr(result[0] if isinstance(result, list) else result, "calibration", None)
     held_out = own if calibration is None else calibration
     lights += [] if held_out is None else [words.calibration_light(held_out, own is not None)]
@@ -105,13 +105,13 @@ def report(
 
 
 def _page(title: str, question: str, body: str) -> str:
-    """Whole document, with its style and script inside."""
-    from kernelbayes import __version__  # the package is whole only now
+    """Complete document, including style and script."""
+    from kernelbayes import __version__  # avoids a circular import
 
     style, script = ((files(__package__) / f"page.{kind}").read_text() for kind in ("css", "js"))
     made = f"kernelbayes {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     asked = "" if title == question else f'<p class="question">{escape(question)}</p>'
-    # Nothing is loaded from anywhere: the browser is told so, too.
+    # Nothing is loaded from elsewhere, and the browser enforces it.
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     )
@@ -184,7 +184,7 @@ def _diagnostics(lights: Sequence[words.Light]) -> str:
         f"<td>{'' if one.colour == 'good' else escape(one.advice)}</td></tr>"
         for one in lights
     )
-    head = "<tr><th></th><th></th><th>value</th><th>it means</th><th>what to do</th></tr>"
+    head = "<tr><th></th><th></th><th>value</th><th>meaning</th><th>what to do</th></tr>"
     return (
         f'<h2>How far to trust it</h2><div class="wide"><table class="lights">{head}{rows}</table>'
         "</div>"
@@ -202,12 +202,12 @@ def _chosen(model: Any) -> str:
     order = sorted(range(len(rows)), key=lambda i: not ended[i])  # those dropped early go last
     table = Table({k: _short(v) for k, v in rows[i].items()} for i in order)
     text = f"{len(rows)} settings were tried, {sum(ended)} of them to the end."
-    text += " The smaller a score, the better." if any(ended) else ""
+    text += " Smaller scores are better." if any(ended) else ""
     return f"{found}<h2>What was tried</h2><p>{text}</p>{_table(table)}"
 
 
 def _short(value: Any) -> Any:
-    """Cell of a table of what was tried: an abandoned candidate has no score."""
+    """Cell of the search table: an abandoned candidate has no score."""
     if isinstance(value, float) and math.isinf(value):
         return "dropped early"
     if value is None:

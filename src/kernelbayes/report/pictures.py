@@ -14,21 +14,21 @@ from kernelbayes.plot.canvas import around, unrolled
 from kernelbayes.report.canvas import FIRST, PLAIN, SECOND, THIRD, Picture
 from kernelbayes.types import Floats, Ints
 
-COORDINATES = 6  # of a state or parameter that are drawn; a page with more is not read
-FRAMES_OF_SLIDER = 200  # places of a slider: more cannot be told apart under a thumb
+COORDINATES = 6  # largest number drawn of a state or parameter; nobody reads more
+FRAMES_OF_SLIDER = 200  # positions of a slider; a thumb cannot resolve more
 LONGEST_LINE = 2000  # points of a line: four for each pixel
-GRID_OF_CURVE, GRID_OF_FRAME = 200, 80  # points of a density that stands still, or that moves
-HEAVIEST_POINTS = 40  # points of a belief in the plane, the heaviest: with these it has its shape
+GRID_OF_CURVE, GRID_OF_FRAME = 200, 80  # points of a static density, and of a moving one
+HEAVIEST_POINTS = 40  # heaviest points of a belief in the plane, enough to show its shape
 SIZES = (3.0, 14.0)  # widths of the lightest and the heaviest of them, in pixels
 MOST_BARS = 40  # categories that are drawn, the most probable
 PAIRED = 3  # coordinates whose pairs are drawn
-DRAWS_SHOWN, DRAWS_BEHIND = 500, 2000  # of a posterior: points of a pair, draws behind a density
-WHISKERS, FEW = 60, 12  # answers that are drawn one by one (more are a band), and are named
+DRAWS_SHOWN, DRAWS_BEHIND = 500, 2000  # draws in pair plots, and for densities
+WHISKERS, FEW = 60, 12  # answers drawn one by one (more become a band), and labelled
 
 
 @dataclass
 class Shown:
-    """Pictures of one part of a page, and what the places of their slider are called."""
+    """Pictures of one section, and the labels of the positions of their slider."""
 
     pictures: list[Picture] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Shown:
 
 
 def kind_of(mu: Any) -> str:
-    """Return what the points of an embedding are: "numbers", "categories", "parts" or "other"."""
+    """Return the kind of points: "numbers", "categories", "parts" or "other"."""
     if isinstance(mu.points, Mapping):
         return "parts"
     if is_categorical(mu):
@@ -74,7 +74,7 @@ def of_one(mu: Any, names: Sequence[str] | None, level: float) -> Shown:
 
 
 def of_posterior(post: Any, names: Sequence[str] | None, level: float) -> Shown:
-    """Posterior over parameters, by its draws, with the prior behind it."""
+    """Posterior over parameters, from draws, with the prior in the background."""
     labels = names_of(post, names, "theta")
     draws = np.asarray(to_numpy(post.sample(DRAWS_BEHIND, rng=0)), dtype=float)
     w = np.full(len(draws), 1.0 / len(draws))
@@ -107,7 +107,7 @@ def _marginals(
 
 
 def _pairs(X: Floats, w: Floats | None, names: list[str]) -> list[Picture]:
-    """Heaviest points of each pair of the first coordinates, sized by weight."""
+    """Scatter plots of pairs of the first coordinates: heaviest points, sized by weight."""
     found = []
     for i in range(1, min(len(names), PAIRED)):
         for j in range(i):
@@ -124,7 +124,7 @@ def _pairs(X: Floats, w: Floats | None, names: list[str]) -> list[Picture]:
 
 
 def widths(w: Floats) -> Floats:
-    """Widths of points (n,) whose areas are proportional to their weights, and not too small."""
+    """Widths of points (n,), with areas proportional to their weights, above a minimum."""
     top = float(w.max()) if len(w) else 1.0
     return np.asarray(SIZES[0] + (SIZES[1] - SIZES[0]) * np.sqrt(w / (top or 1.0)))
 
@@ -149,9 +149,9 @@ def _cut(d: int) -> str:
 def of_many(
     batch: Any, names: Sequence[str] | None, level: float, what: str, truth: Any = None
 ) -> Shown:
-    """Answers of a batch one after the other, and the one that a slider points at.
+    """Answers of a batch in order, and the one selected by the slider.
 
-    ``what`` is "time" for a filter, whose answers follow each other, or "observation".
+    ``what`` is "time" for a filter, or "observation".
     """
     m = int(np.shape(batch.weights)[0])
     frames = _some(m, FRAMES_OF_SLIDER)
@@ -169,7 +169,7 @@ def of_many(
             for j, period in enumerate(part.kernel.periods(len(labels))):
                 if period is None:
                     continue
-                titles[j] = f"{labels[j]}, turns added up"
+                titles[j] = f"{labels[j]}, unwrapped"
                 mean[:, j], ends[:, j] = unrolled(mean[:, j], ends[:, j], period)
                 if known is not None:
                     off = (known[:, j] - mean[:, j] + period / 2.0) % period - period / 2.0
@@ -214,11 +214,11 @@ def series(
 def _now(
     batch: Any, names: list[str], what: str, truth: Floats | None, frames: Ints
 ) -> list[Picture]:
-    """Distribution that the slider points at: in the plane, or the density of each coordinate."""
+    """Distribution selected by the slider: in the plane, or the density of each coordinate."""
     X, W = to_numpy(batch.vectors).astype(float), np.asarray(batch.valid_weights())[frames]
     found = [_plane(batch, X, W, names, what, truth)] if len(names) == 2 else []
     for j, name in enumerate(names[:COORDINATES] if batch.kernel.has_density else ()):
-        picture = Picture(f"Density of {name}", name, "density, its peak is 1", floor=0.0)
+        picture = Picture(f"Density of {name}", name, "density (peak = 1)", floor=0.0)
         grid, heights = _frames(X[:, [j]], W)
         picture.moves("curve", FIRST, x=grid, frames=heights, label="at the slider")
         picture.hover(grid, "density", heights[-1])
@@ -229,7 +229,7 @@ def _now(
 def _frames(x: Floats, W: Floats) -> tuple[Floats, Floats]:
     """Grid over the points (n, 1) with weight, and the densities there of weights (m, n).
 
-    Each is divided by its peak: the narrowest would make all others flat.
+    Each is divided by its peak; otherwise the narrowest would make all others look flat.
     """
     used = x[(1e-3 * W.max(axis=1, keepdims=True) < W).any(axis=0), 0]
     spreads = np.array([float(silverman(x, w)[0]) for w in W])

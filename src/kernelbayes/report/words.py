@@ -1,7 +1,7 @@
-"""How far to trust an answer, in words: a light, what the number means, and what to do.
+"""Diagnostics in words: a traffic light, the meaning of the number, and what to do.
 
-The thresholds are those of docs/diagnostics.md, the verdicts on single answers those that
-``summary()`` gives: both are in :mod:`kernelbayes.embedding.export`.
+The thresholds are those of docs/diagnostics.md, and the verdicts on single answers those of
+``summary()``. Both are defined in :mod:`kernelbayes.embedding.export`.
 """
 
 import math
@@ -20,23 +20,23 @@ from kernelbayes.types import Floats
 
 ORDER = ("good", "look", "bad")
 TITLES = {"good": "good", "look": "look closer", "bad": "do not rely on it"}
-# Shares of answers (or steps) that are doubtful from which the whole needs a look, or is doubtful:
-# any, and one in ten, a judgement. Filters meet strange observations now and then: twice that.
+# Shares of doubtful answers (or steps) from which the result is yellow or red: any, and one in ten,
+# by judgement. Filters meet unusual observations now and then: twice that.
 SOME, MANY_ANSWERS, MANY_STEPS = 0.0, 0.1, 0.2
-# Share of held-out data by which the coverage of 90 % intervals may be off, besides its own Monte
-# Carlo error: the bar of experiments/calibration, and twice that.
+# Error of the coverage of 90 % intervals on held-out data that is allowed besides its Monte Carlo
+# error: the limit of experiments/calibration, and twice that.
 COVERAGE_OFF, COVERAGE_WRONG = 0.05, 0.1
-CHECKED_LEVEL = 0.9  # of the intervals that calibration looks at
-PLANNED_POWER = 0.8  # that studies are usually planned for
-# Share of simulations that look as strange as the observation: tests at 5 and at 1 %.
+CHECKED_LEVEL = 0.9  # level of the intervals whose coverage is checked
+PLANNED_POWER = 0.8  # the usual target of study designs
+# Share of simulations that are as unusual as the observation: tests at 5 and at 1 %.
 STRANGE, VERY_STRANGE = 0.05, 0.01
-# Methods of tests without draws.
-LAWS = {"gamma": "a gamma law", "linear": "Student's law", "block": "a normal law"}
+# Methods of tests whose p-values do not come from draws.
+LAWS = {"gamma": "a gamma distribution", "linear": "Student's distribution"}
 
 
 @dataclass(frozen=True)
 class Light:
-    """One thing that was looked at: "good", "look" or "bad", with advice for the last two."""
+    """One diagnostic: "good", "look" or "bad", with advice for the last two."""
 
     name: str
     colour: str
@@ -49,15 +49,15 @@ def overall(lights: Sequence[Light]) -> tuple[str, str]:
     """Worst colour, and a sentence."""
     worst = max((light.colour for light in lights), key=ORDER.index, default="look")
     if not lights:
-        return worst, "Nothing was measured that tells how far to trust this answer."
+        return worst, "There are no diagnostics for this result."
     if worst == "good":
-        return worst, "Nothing that was looked at speaks against this answer."
+        return worst, "No diagnostic gives a reason to doubt this result."
     found = [light for light in lights if light.colour == worst]
     return worst, " ".join(f"{one.name[0].upper()}{one.name[1:]}: {one.means}." for one in found)
 
 
 def lights_of(result: Any) -> list[Light]:
-    """Lights of a result, by what it is."""
+    """Lights of a result, by its type."""
     if isinstance(result, KernelTestResult):
         return _of_test(result)
     if isinstance(result, DriftReport):
@@ -70,7 +70,7 @@ def lights_of(result: Any) -> list[Light]:
 
 
 def _merged(found: Iterable[list[Light]]) -> list[Light]:
-    """Of each thing that was looked at, the worst of several results."""
+    """Return the worst light of each diagnostic over several results."""
     worst: dict[str, Light] = {}
     for light in (light for lights in found for light in lights):
         known = worst.get(light.name)
@@ -97,7 +97,7 @@ def _of_embedding(mu: Any) -> list[Light]:
         lights.append(_condition(float(condition), int(getattr(source, "rescues", 0))))
     for name, means in (
         ("fallback", "observations that could not be fully trusted"),
-        ("reset", "steps whose belief had left the training states"),
+        ("reset", "steps whose belief left the training states"),
     ):
         flags = getattr(source, name, None)
         if flags is not None:
@@ -111,7 +111,7 @@ def _grade(number: float, look: float, bad: float) -> str:
 
 
 def _counted(bad: int, m: int) -> str:
-    """Colour of a number of doubtful answers; a single answer is all of them."""
+    """Colour of a number of doubtful answers out of m."""
     return _grade(bad / m, SOME, MANY_ANSWERS)
 
 
@@ -122,47 +122,48 @@ def _support(filled: Floats, rows: Sequence[dict[str, Any]]) -> Light:
     value += " at the least" if len(nearest) > 1 else ""
     which = "the observation is" if m == 1 else f"{outside} of {m} observations are"
     means = f"{which} outside the training sample; the answer is partly filled in"
-    means = means if outside else "observations are like those of training"
-    advice = "collect training data like it, or leave out columns that the hidden variable does "
-    advice += "not depend on; check units and sensors"
+    means = means if outside else "observations are close to training observations"
+    advice = "collect similar training data, or drop columns that the hidden variable does not "
+    advice += "depend on; check units and sensors"
     return Light("support", _counted(outside, m), value, means, advice)
 
 
 def _strange(shares: Floats) -> Light:
-    """Of likelihood-free posteriors: how many simulations are as far out as the observation."""
+    """Light of a likelihood-free posterior: how unusual the observation is."""
     least = float(np.nanmin(shares))
     means = f"{100 * least:.3g} % of the simulations are as far from the others as the observation"
-    advice = "look for what the simulator lacks, or widen the prior; see kb.misspecification"
+    advice = "check what the simulator lacks, or widen the prior; see kb.misspecification"
     return Light("support", _grade(-least, -STRANGE, -VERY_STRANGE), f"{least:.3g}", means, advice)
 
 
 def _ess(sizes: Floats) -> Light:
     m, least = len(sizes), float(sizes.min())
     few, gone = int(np.sum(sizes < export.LEAST_ESS)), int(np.sum(sizes < 1.0))
-    value = f"{least:.3g}" + (f" at the least, {np.median(sizes):.3g} usually" if m > 1 else "")
-    colour, means = "good", "spreads are known to an eighth or better"
+    value = f"{least:.3g}" + (f" at least, median {np.median(sizes):.3g}" if m > 1 else "")
+    colour, means = "good", "standard deviations are accurate to an eighth or better"
     if gone:
         means = "positive and negative weights nearly cancel"
         colour, means = _counted(gone, m), means + (f" in {gone} of {m} answers" if m > 1 else "")
     elif few:
-        which = "few points are behind it" if m == 1 else f"{few} of {m} answers have few points"
-        colour, means = "look", f"{which}: spread and probabilities are rough"
+        which = "it rests on few points" if m == 1 else f"{few} of {m} answers rest on few points"
+        colour, means = "look", f"{which}: intervals and probabilities are rough"
     elif least < export.GOOD_ESS:
-        colour, means = "look", f"spreads are known to about {100 / math.sqrt(2 * least):.0f} %"
+        error = 100.0 / math.sqrt(2.0 * least)
+        colour, means = "look", f"standard deviations are accurate to {error:.0f} %"
     advice = "more training data, a larger ridge, or kb.tune"
     return Light("effective sample size", colour, value, means, advice)
 
 
 def _negative(share: float) -> Light:
     few = share <= export.NEGATIVE[1]
-    means = "negative weights are few" if few else "probabilities are those of a projection"
-    value, advice = f"{100 * share:.3g} % at the most", "a larger ridge, or kb.tune"
+    means = "few weights are negative" if few else "probabilities come from projected weights"
+    value, advice = f"{100 * share:.3g} % at most", "a larger ridge, or kb.tune"
     return Light("negative weight", "good" if few else "look", value, means, advice)
 
 
 def _condition(number: float, rescues: int) -> Light:
     colour = _grade(number, *export.CONDITION)
-    means = "at least half of all digits are right" if colour == "good" else "few digits are right"
+    means = f"{'at least half of the' if colour == 'good' else 'few'} digits are correct"
     if rescues:
         colour, means = "look", f"a ridge had to be raised {rescues} times"
     return Light("condition number", colour, f"{number:.2g}", means, "a larger ridge")
@@ -175,26 +176,26 @@ def _steps(name: str, bad: int, m: int, means: str) -> Light:
 
 
 def calibration_light(found: Calibration | Confusion, corrected: bool = False) -> Light:
-    """Coverage of 90 % intervals on held-out data, against its own Monte Carlo error.
+    """Coverage of 90 % intervals on held-out data, given its Monte Carlo error.
 
-    Those of the answer may be corrected already. Of categories how many were right, against always
-    naming the most frequent one.
+    The intervals of the answer may be corrected already. For categories it is the accuracy,
+    compared with always naming the most frequent one.
     """
     if isinstance(found, Confusion):
         share, always = (f"{100 * p:.3g} %" for p in (found.accuracy, found.majority))
-        means = f"{share} of held-out categories right; always the same one: {always}"
-        # Two standard errors of a share among that many held-out data.
+        means = f"accuracy {share} on held-out data; the most frequent category: {always}"
+        # Two standard errors of a proportion of that many held-out data.
         error = 2.0 * math.sqrt(found.majority * (1.0 - found.majority) / found.counts.sum())
         colour = _grade(found.majority + error - found.accuracy, 0.0, error)
         return Light("held-out categories", colour, share, means, "more pairs, or other columns")
     held = found.weights @ (np.abs(2.0 * found.pit - 1.0) <= CHECKED_LEVEL)
-    # Three standard errors of a share of 90 % among that many held-out data.
+    # Three standard errors of a proportion of 90 % of that many held-out data.
     size = 1.0 / float(np.sum(found.weights**2))
     error = 3.0 * math.sqrt(CHECKED_LEVEL * (1.0 - CHECKED_LEVEL) / size)
     off = float(np.abs(held - CHECKED_LEVEL).max())
     colour = _grade(off, max(COVERAGE_OFF, error), max(COVERAGE_WRONG, error))
     value = ", ".join(f"{100 * share:.3g} %" for share in held)
-    means = f"90 % intervals hold {value} of {len(found.pit)} held-out truths"
+    means = f"90 % intervals cover {value} of {len(found.pit)} held-out values"
     if corrected:
         colour, means = "good", f"{means} before correction; those on this page are corrected"
     wrong = "short" if held.min() < CHECKED_LEVEL else "wide"
@@ -215,22 +216,22 @@ def _of_test(test: KernelTestResult) -> list[Light]:
     power, lights = test.power_estimate, []
     if power is not None and test.pvalue > test.alpha:
         colour = "good" if power >= PLANNED_POWER else "look"
-        means = f"a new sample like this one would be told apart with probability {power:.2f}"
-        advice = "no difference found is not no difference: more data"
+        means = f"a new sample of this size would be rejected with probability {power:.2f}"
+        advice = "a test that does not reject proves nothing at this power: collect more data"
         lights.append(Light("power", colour, f"{power:.2f}", means, advice))
     if test.method in LAWS:
-        means = f"p-values are those of {LAWS[test.method]}, right for large samples"
-        return [*lights, Light("null distribution", "good", "a law", means)]
+        means = f"p-values come from {LAWS[test.method]}, which is valid for large samples"
+        return [*lights, Light("null distribution", "good", "approximate", means)]
     smallest = 1.0 / (len(test.null) + 1)
-    # Ten times below alpha a p-value is not rounded much.
+    # Ten times below alpha the rounding of p-values hardly matters.
     enough = smallest <= 0.1 * test.alpha or "permut" not in test.method
-    found = f"{len(test.null)} draws", f"p-values go down to {smallest:.2g}", "more permutations"
+    found = f"{len(test.null)} draws", f"p-values are at least {smallest:.2g}", "more permutations"
     return [*lights, Light("null distribution", "good" if enough else "look", *found)]
 
 
 def _of_graph(beliefs: GraphBeliefs) -> list[Light]:
     lights = _merged([_of_embedding(beliefs[node]) for node in beliefs])
     done = bool(beliefs.converged)
-    found = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}settled"
+    found = f"{beliefs.iterations} iterations", f"messages have {'' if done else 'not '}converged"
     advice = "more iterations, more damping, or a graph with fewer cycles"
     return [*lights, Light("convergence", "good" if done else "bad", *found, advice)]

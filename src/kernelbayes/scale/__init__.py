@@ -1,6 +1,6 @@
-"""Samples beyond memory: statistics of a fit as a value, and where pairs are read from.
+"""Samples larger than memory: mergeable statistics of a fit, and sources of pairs.
 
-``statistics`` has the sums over pairs that a fit with finite features needs, which merge;
+``statistics`` has the mergeable sums over pairs that a fit with finite features needs;
 ``sources`` reads batches, Arrow streams, files and Dask collections and reduces over them;
-``merging`` has ``partial_fit``, ``merge`` and the fit from a source, the same for all estimators.
+``rules.merging`` has ``partial_fit``, ``merge`` and the fit from a source, for all estimators.
 """

@@ -1,13 +1,13 @@
-"""Where pairs are read from when they are more than memory holds, and sums over all of them.
+"""Sources of pairs that do not fit in memory, and sums over them.
 
 A source is one of
 
 * batches: a list of pairs (X, Z), or any iterator of them;
 * a table: the path of a Parquet or CSV file or of a folder of them, a Polars lazy frame, or
-  anything with ``__arrow_c_stream__``; ``columns=(names of X, names of Z)`` says what is what;
+  anything with ``__arrow_c_stream__``; ``columns=(names of X, names of Z)`` selects columns;
 * Dask arrays or frames X and Z with the same blocks of rows.
 
-A list, a file and a Dask collection can be read as often as needed; an iterator and a stream once.
+Lists, files and Dask collections can be read repeatedly; iterators and streams only once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kernelbayes.types import Names, PointsLike
 T = TypeVar("T")
 Pair = tuple[PointsLike, PointsLike]
 Columns = tuple[str | Sequence[str], str | Sequence[str]]
-# Rows of a table that are read at a time: 80 MB at 100 columns, and blocks of features are smaller.
+# Rows of a table read at a time: 80 MB at 100 columns; blocks of features are smaller.
 READ_ROWS = 100_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """Pairs that are read batch by batch."""
+    """Pairs, read batch by batch."""
 
     batches: Iterable[Pair]
 
@@ -43,7 +43,7 @@ class Source:
         return isinstance(self.batches, Iterator)
 
     def first(self) -> tuple[Pair, Source]:
-        """First batch with rows, and a source that still has it."""
+        """First nonempty batch, and a source that still contains it."""
         rest = iter(self.batches)
         for pair in rest:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -61,17 +61,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Blocks(Source):
-    """Pairs in blocks of Dask collections: one partial for each block, and a tree of merges."""
+    """Pairs in blocks of Dask collections: a partial sum per block, and a tree of merges."""
 
     client: Any = field(default=None, kw_only=True)
 
     def first(self) -> tuple[Pair, Source]:
-        """First block with rows, computed."""
+        """First nonempty block, computed."""
         blocks = (self._computed(*block) for block in self.batches)
         return _known(next((pair for pair in blocks if len(pair[0])), None)), self
 
     def reduce(self, partial: Callable[..., T], **options: object) -> T:
-        """Sum over all blocks; nothing but the sum comes back."""
+        """Sum over all blocks; only the sum is returned to the client."""
         from dask import delayed
 
         parts = [delayed(_some)(partial, X, Z, options) for X, Z in self.batches]
@@ -82,7 +82,7 @@ class Blocks(Source):
         return _known(self._computed(parts[0])[0])  # type: ignore[no-any-return]
 
     def _computed(self, *tasks: Any) -> tuple[Any, ...]:
-        """Results of tasks, by the client if there is one; it says why workers died."""
+        """Results of tasks, by the client if there is one; explains why workers died."""
         import dask
 
         try:
@@ -93,19 +93,19 @@ class Blocks(Source):
             if type(error).__name__ not in ("BrokenProcessPool", "KilledWorker"):
                 raise
             raise RuntimeError(
-                "worker processes ended before their work was done. If they could not start: a "
-                "script must start them below `if __name__ == '__main__':`, or each of them runs "
-                "the script again. If they were out of memory: use smaller blocks, rechunk(...)"
+                "worker processes ended before their work was done. If they could not start: put "
+                "the code that starts them below `if __name__ == '__main__':`, or each worker runs "
+                "the script again. If they ran out of memory: use smaller blocks, rechunk(...)"
             ) from error
 
 
 def _some(partial: Callable[..., T], X: Any, Z: Any, options: dict[str, object]) -> T | None:
-    """Partial of a batch; None for one without rows."""
+    """Partial sum of a batch; None for an empty one."""
     return partial(X, Z, **options) if len(X) else None
 
 
 def _joined(a: T | None, b: T | None) -> T | None:
-    """Sum of two partials, either of which may be of no rows."""
+    """Sum of two partial sums; None is an empty one."""
     return b if a is None else a if b is None else add(a, b)
 
 
@@ -132,12 +132,12 @@ class Table:
 def as_source(
     X: object, Z: object, columns: Columns | None = None, client: object = None
 ) -> Source | None:
-    """Source that a user means by the arguments of ``fit``; None for arrays, points and frames."""
+    """Source given by the arguments of ``fit``; None for arrays, points and frames."""
     if _is_dask(X) or _is_dask(Z):
         return _blocks(X, Z, client)
     if Z is not None:
         if columns is not None:
-            raise ValueError("columns are the names of X and Z in one table; leave Z out")
+            raise ValueError("columns= names X and Z in one table, so leave out the argument Z")
         return None
     if isinstance(X, str | os.PathLike) or hasattr(X, "collect_batches"):
         columns = _checked(columns)
@@ -169,7 +169,7 @@ def _part(batch: Any, names: str | Sequence[str]) -> PointsLike:
 def _checked(columns: Columns | None) -> Columns:
     if columns is None or isinstance(columns, str) or len(columns) != 2:
         raise ValueError(
-            "say which columns of the table are X and which are Z: "
+            "columns must say which columns of the table are X and which are Z: "
             f"columns=(['x0', 'x1'], ['z']), got {columns!r}"
         )
     return columns
@@ -184,7 +184,7 @@ def _polars() -> Any:
 
 
 def _scan(table: Any) -> Any:
-    """Lazy frame of a file, or of all files in a folder; a lazy frame is one."""
+    """Lazy frame of a file or of all files in a folder; lazy frames are returned as they are."""
     if hasattr(table, "collect_batches"):
         return table
     path = Path(table)
@@ -193,7 +193,7 @@ def _scan(table: Any) -> Any:
     endings = {p.suffix for p in files}
     if not path.exists() or len(endings) != 1 or not endings <= set(kinds):
         raise ValueError(
-            f"{path} must be a .parquet or .csv file, or a folder with files of one of these kinds"
+            f"{path} must be a .parquet or .csv file, or a folder of files of one of these types"
         )
     return getattr(_polars(), kinds[endings.pop()])(files)
 

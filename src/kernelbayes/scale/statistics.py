@@ -1,19 +1,19 @@
-r"""Statistics of a fit as a value: sums over pairs that merge, and some pairs to stand for all.
+r"""Statistics of a fit: mergeable sums over pairs, and a random subset of the pairs.
 
-With finite features phi of x and psi of z, all that a conditional embedding or Bayes' rule under
-the training marginal needs of n pairs is one symmetric matrix, whatever n is,
+With finite features phi of x and psi of z, a conditional embedding or Bayes' rule under the
+training marginal needs only one symmetric matrix of n pairs, of a size that does not depend on n,
 
 .. math:: S = \sum_i j_i j_i^\top, \qquad j_i = [\varphi(x_i), \psi(z_i), z_i, 1] .
 
-Sums over parts of the pairs add up to it, in any order. A random part of the pairs is kept beside
-it, those with the smallest of random keys, which merge too: they say what is usual, choose ridges,
-and carry the weights of posteriors.
+Sums over parts of the pairs add up to it, in any order. A random subset of the pairs is kept as
+well, those with the smallest random keys, which can be merged too. They set the usual support,
+choose ridges, and carry the weights of posteriors.
 
 A posterior is then a weighted sample over the m kept pairs. Its features, mean and mass are those
 of the posterior over all n: features Phi (m, r) of the kept pairs are moved as little as possible,
 in least squares, to a matrix L with :math:`L^\top W [\Psi, Z, 1]` the sums over all pairs
-(calibration weights, as in survey sampling: Deville and Särndal 1992). What is no function of
-features, mean and mass (an interval, an answer outside the sample) is that of the kept pairs.
+(calibration weights, as in survey sampling: Deville and Särndal 1992). Whatever is not a function
+of features, mean and mass (intervals, answers outside the sample) comes from the kept pairs.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.points import concatenate, count, in_order, numeric_values, sum_over_rows, take
 from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
-# Directions of the features of z whose squared size, relative to the largest, is below this are
-# rounding errors of the others (a few hundred roundings): sums over them are not matched.
+# Directions of the features of z with a relative squared size below this are rounding errors of
+# the others (a few hundred roundings): sums over them are not matched.
 MATCHED = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Some of the pairs that were seen, those with the smallest random keys; ``+`` merges."""
+    """A random subset of the pairs, those with the smallest random keys; ``+`` merges."""
 
     X: Points
     Z: Points
@@ -73,14 +73,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Basis:
-    """What statistics are sums of: two kernels with finite features, and the columns' names."""
+    """The features that are summed: two kernels with finite features, and column names."""
 
     kernel_x: Kernel
     kernel_z: Kernel
     names: tuple[Names, Names] = (None, None)
 
     def read(self, X: PointsLike, Z: PointsLike) -> dict[str, Points]:
-        """Pairs as checked points, the columns in order."""
+        """Pairs as checked points, with columns in order."""
         ordered = (in_order(X, self.names[0], "X"), in_order(Z, self.names[1], "Z"))
         points = {"x": self.kernel_x.points(ordered[0], "X")}
         points["z"] = self.kernel_z.points(ordered[1], "Z")
@@ -96,7 +96,7 @@ class Basis:
         phi, psi = self.kernel_x.features(points["x"]), self.kernel_z.features(points["z"])
         if not isinstance(phi, np.ndarray) or not isinstance(psi, np.ndarray):
             raise TypeError(
-                "statistics are sums of NumPy arrays; fit tensors at once, by fit(X, Z)"
+                "statistics are sums of NumPy arrays; fit tensors in one call, fit(X, Z)"
             )
         extra = ones if values is None else np.column_stack([as_doubles(values), ones])
         return as_doubles(phi), as_doubles(psi), extra
@@ -104,7 +104,7 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class Tilt:
-    """Weights of pairs under a prior: psi(z) @ coefficients, its negative part cut off or not."""
+    """Weights of pairs under a prior: psi(z) @ coefficients, optionally clipped at zero."""
 
     coefficients: Floats
     positive: bool
@@ -117,10 +117,10 @@ class Tilt:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over n pairs, and some of the pairs; ``a + b`` is that of both, and changes neither."""
+    """Sums over n pairs, and some of the pairs; ``a + b`` merges, and changes neither."""
 
     basis: Basis
-    n: float  # a whole number, unless pairs have faded
+    n: float  # an integer, unless pairs have faded
     sums: Floats = field(repr=False)  # S (r + s + d + 1, the same)
     kept: Kept
     tilt: Tilt | None = None
@@ -130,7 +130,7 @@ class Statistics:
         cls, X: PointsLike, Z: PointsLike, basis: Basis, limit: int, seed: int = 0,
         tilt: Tilt | None = None,
     ) -> Statistics:  # fmt: skip
-        """Statistics of some pairs, X (n, ...) and Z (n, ...): a pure function of them."""
+        """Statistics of the pairs X (n, ...) and Z (n, ...)."""
         points = basis.read(X, Z)
 
         def partial(chunk: dict[str, Points], _: slice) -> Floats:
@@ -146,8 +146,8 @@ class Statistics:
     def faded(self, factor: float) -> Statistics:
         """Statistics in which each pair counts ``factor`` times as much: n and sums are weighted.
 
-        The keys of kept pairs become those of a weighted random part (Efraimidis and Spirakis
-        2006): old pairs give way to new ones.
+        The keys of kept pairs become those of a weighted random subset (Efraimidis and Spirakis
+        2006), so that new pairs replace old ones.
         """
         keys = -np.expm1(np.log1p(-self.kept.keys) / factor)
         kept = Kept(self.kept.X, self.kept.Z, keys, self.kept.limit)
@@ -159,7 +159,7 @@ class Statistics:
             return NotImplemented
         if self.basis != other.basis or self.sums.shape != other.sums.shape:
             raise ValueError(
-                "these statistics are sums of different features; begin both from the same "
+                "these statistics are sums of different features; start both with the same "
                 "kernels: kernel_x=first.kernel_x_, kernel_z=first.kernel_z_"
             )
         sums, kept = self.sums + other.sums, self.kept + other.kept
@@ -173,7 +173,7 @@ class Statistics:
         weights = np.full(m, 1.0 / m) if self.tilt is None else self.tilt(psi)
         S = self.sums / self.n if self.tilt is None else self.sums * (m / self.n)
         cross, means = S[r:, :r].copy(), S[r + s : -1, -1] / S[-1, -1]
-        # Values about their mean and in units of their own, so that no digits are lost.
+        # Values are standardised, so that no digits are lost.
         unit = np.std(extra[:, :-1], axis=0)
         unit[unit == 0.0] = 1.0
         values = np.column_stack([(extra[:, :-1] - means) / unit, extra[:, -1]])
@@ -188,10 +188,10 @@ class Statistics:
 
 @dataclass(frozen=True, eq=False)
 class Summed(LowRank):
-    """Low-rank Gram matrix of kept points with the moments of all the points they stand for."""
+    """Low-rank Gram matrix of kept points with the moments of all points."""
 
     C: Floats = field(kw_only=True, repr=False)  # (r, r), the sum of d_i phi_i phi_i^T over all
-    under: Floats = field(kw_only=True, repr=False)  # (m,), what d is at the kept points
+    under: Floats = field(kw_only=True, repr=False)  # (m,), d at the kept points
 
     def moments(self, d: Array | None, B: Array | None = None, ridge: float = 0.0) -> Moments:  # noqa: ARG002
         """L^T D L over all points, and L^T D B; D must be a multiple of the known weights."""
@@ -199,7 +199,7 @@ class Summed(LowRank):
         factor = float(d.sum() / self.under.sum())
         if not np.allclose(d, factor * self.under, rtol=1e-6, atol=1e-12 * float(abs(d).max())):
             raise ValueError(
-                "statistics hold sums under one prior; another needs the pairs once more: "
+                "statistics hold sums under one prior; another prior needs the pairs again: "
                 "fit(source, prior=...) from a source that can be read twice"
             )
         return factor * self.C, None if B is None else self.project(d[:, None] * B)
@@ -217,7 +217,7 @@ class PairSums:
     read: Floats  # (r + 1, m), coordinates of weights on the kept pairs
     total: Floats  # (r + 1,), sums of [l, 1]
     square: Floats  # (q (q + 1) / 2, r + 1), sums of f f^T, its lower triangle, times [l, 1]
-    cross: Floats  # (s, q, r + 1), sums of [l, 1, z] f^T times [l, 1], z in units of its own
+    cross: Floats  # (s, q, r + 1), sums of [l, 1, z] f^T times [l, 1], z standardised
     write: Floats  # (m, s), weights of kept pairs with given sums of [l, 1, z]
 
     @classmethod
@@ -245,7 +245,7 @@ class PairSums:
     def posterior(
         self, gamma: Floats, column: Floats, ridge: float, plain: float | None
     ) -> tuple[Floats, bool]:
-        """Posterior weights (m,) from prior ones gamma (m,), or those of the plain regression."""
+        """Posterior weights (m,) from prior weights (m,), or those of the plain regression."""
         beta = self.read @ gamma
         mass = float(self.total @ beta)
         if not mass > 0.0:
@@ -262,7 +262,7 @@ class PairSums:
 
     @cached_property
     def _places(self) -> Ints:
-        """Where the entries of a symmetric matrix (q, q) stand in its lower triangle."""
+        """Positions of the entries of a symmetric matrix (q, q) in its lower triangle."""
         q = self.cross.shape[1]
         found = np.zeros((q, q), dtype=int)
         i, j = np.tril_indices(q)
