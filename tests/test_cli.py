@@ -63,7 +63,7 @@ def test_demo_is_the_same_for_the_same_seed_only(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["demo", "--seed", "-1"], "whole number"),
+        (["demo", "--seed", "-1"], "must be an integer"),
         (["demo", "--seed", "one"], "'one'"),
         (["demo", "--colour"], "--colour"),
         (["nonsense"], "nonsense"),

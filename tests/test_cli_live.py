@@ -113,7 +113,7 @@ def test_those_who_leave_do_no_harm():
     ("arguments", "expected"),
     [
         (["filter", "--model", "m.kb", "--serve"], "--follow"),
-        (["filter", "--model", "m.kb", "--follow", "--serve", "-1"], "whole number"),
+        (["filter", "--model", "m.kb", "--follow", "--serve", "-1"], "must be an integer"),
         (["filter", "--model", "m.kb", "--follow", "--serve", "x"], "'x'"),
     ],
 )

@@ -96,7 +96,7 @@ def test_closed_form_embedding_is_drawn_without_a_rug(pair):
     prior = kb.GaussianEmbedding([0.0], [[1.0]], KERNEL)
     ax = plot_witness(prior, pair[1])
     assert len(ax.collections) == 3
-    with pytest.raises(ValueError, match="give grid"):
+    with pytest.raises(ValueError, match="pass grid"):
         plot_witness(prior, prior)
 
 
@@ -124,7 +124,7 @@ def test_batches_and_foreign_kernels_are_refused(pair):
     batch = kb.embed([0.0, 1.0], KERNEL, weights=[[1.0, 0.0], [0.5, 0.5]])
     with pytest.raises(TypeError, match="index the batch"):
         plot_witness(batch, batch)
-    with pytest.raises(ValueError, match="different kernels"):
+    with pytest.raises(ValueError, match="the same kernel"):
         plot_witness(pair[0], kb.embed([0.0], kb.Gaussian(2.0)))
 
 

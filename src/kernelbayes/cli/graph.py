@@ -82,7 +82,7 @@ def _nodes(sheet: sheets.Sheet) -> dict[str, Any]:
 def _edge(text: str, data: dict[str, Any]) -> tuple[str, str]:
     ends = text.split("-")
     if len(ends) != 2 or any(end not in data for end in ends):
-        raise InputError(f"an edge is two columns, A-B, got {text!r}; columns: {list(data)}")
+        raise InputError(f"an edge joins two columns, A-B, got {text!r}; columns: {list(data)}")
     return ends[0], ends[1]
 
 
