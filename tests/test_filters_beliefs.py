@@ -136,7 +136,7 @@ def test_parts_have_panels():
     assert [ax.get_ylabel() for ax in axes] == ["room", "where", "a", "b"]
     assert len(axes[0].images) == 1
     np.testing.assert_allclose(axes[3].get_lines()[1].get_ydata(), -NEW)
-    with pytest.raises(ValueError, match="leave ax out"):
+    with pytest.raises(ValueError, match="do not pass ax"):
         beliefs.plot(ax=axes[0])
 
 
