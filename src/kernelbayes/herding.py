@@ -42,10 +42,7 @@ ASCENT_STEP = 3e-5
 
 
 def greedy(gram: Gram, values: Floats, m: int, repeat: bool = True) -> tuple[Ints, Floats]:
-    """Kernel herding: m picks, and sum_{j<p} k(x_p, x_j) at each.
-
-    Without ``repeat`` no candidate is picked twice (KMCF16 Alg. 6).
-    """
+    """Kernel herding: m picks (without ``repeat`` all different: Alg. 6), sum_{j<p} k(x_p, x_j)."""
     if m < 1:
         raise ValueError(f"the number of picks must be at least 1, got {m}")
     total = np.zeros(len(values))
@@ -120,9 +117,8 @@ def exchange(
 def line_search(gram: Gram, values: Floats, m: int, norm2: float) -> tuple[Ints, Floats, Floats]:
     """Frank-Wolfe with exact line search: distinct picks, their weights, squared errors.
 
-    Each pick is the candidate towards which the squared distance falls most along the whole
-    segment. Stops before m picks when no candidate is a way down. The distance falls at every step,
-    quickly at first; after many picks herding is ahead, since steps become short.
+    Each pick is the candidate towards which the squared distance falls most; none is a way down
+    where it stops before m picks. After many picks herding is ahead, since steps become short.
     """
     first = int(np.argmin(gram.diag - 2.0 * values))
     g = gram.rows(first).copy()
@@ -154,8 +150,7 @@ def fully_corrective(
     """Frank-Wolfe with the best weights on all picks: as :func:`line_search`.
 
     After every pick the weights minimise the distance over the simplex on the picks (Wolfe's
-    minimum-norm-point algorithm); points of weight zero are dropped. Also stops when the next pick
-    depends on the others to working precision.
+    minimum-norm-point algorithm). It also stops when the next pick depends on the others.
     """
     S: Ints = np.array([np.argmin(gram.diag - 2.0 * values)], dtype=np.int64)
     # With weights of sum one a constant added to the kernel changes nothing but the condition: the
@@ -230,10 +225,7 @@ def herd_anywhere(
     values: Floats,
     m: int,
 ) -> Floats:
-    """Herd m points (m, d) of R^d (KMCF16 eq. 2.16, 2.17), each search starting at a candidate.
-
-    ``mu`` and ``kernel`` are functions on NumPy points. No pick is worse than the best candidate.
-    """
+    """Herd m points (m, d) of R^d (KMCF16 eq. 2.16, 2.17), none worse than the best candidate."""
     deviation = candidates.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     total = np.zeros(len(values))
@@ -252,11 +244,7 @@ def herd_anywhere(
 
 
 def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start: float) -> Floats:
-    """Local maximum (d,) of f near a start, or the start itself if nothing higher is found.
-
-    The gradient is by central differences, so that any kernel on vectors will do; all 2d + 1 points
-    are evaluated together.
-    """
+    """Local maximum (d,) of f near a start, by central differences; the start if none is higher."""
     d = len(start)
     corners = ASCENT_STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
 

@@ -132,10 +132,7 @@ def _two_samples(
 
 
 def centrality_of(sums: Sums) -> Floats:
-    """Squared <mu_X - mu_Y, mu_pooled> (b,): far from zero if one sample is wider or denser.
-
-    Up to the terms i = j it is the difference of within-sample sums of Song and Chen (2023).
-    """
+    """Squared <mu_X - mu_Y, mu_pooled> (b,), large if one sample is wider (Song and Chen 2023)."""
     within, _, mass, _, _ = sums.groups
     first, second = (within + sums.cross) / mass
     return np.asarray(((first - second) / mass.sum(axis=0)) ** 2)
@@ -298,9 +295,8 @@ def aggregate(
 ) -> KernelTestResult:
     """Aggregate statistics (rows, 1 + B) of the members of the null, the observed sample first.
 
-    The first rows are the statistics of the problems, in their order; with ``by`` there may be as
-    many again, and these are the names of both. Every member, the observed sample included, gets
-    its smallest p-value over weight.
+    The first rows are the statistics of the problems. With ``by``, the names of two kinds of
+    statistics, there may be as many again of the second kind.
     """
     log_p = log_tails(table, scales)
     log_ratios = log_p - np.log(w)[:, None]

@@ -302,10 +302,7 @@ def _coded(name: str, x: Column, y: Column) -> _Part:
 def _complete(
     pairs: Mapping[str, tuple[Column, Column]], rng: Generator
 ) -> Iterator[dict[str, Column]]:
-    """Rows of each table without empty cells, at most JOINT_ROWS random ones.
-
-    Where less than half of the rows are complete, empty cells hold the median of their column.
-    """
+    """Complete rows of each table, at most JOINT_ROWS; if they are few, medians fill the holes."""
     numbers = [key for key, (x, _) in pairs.items() if x.dtype.kind == "f"]
     empty = [np.any([np.isnan(pairs[key][side]) for key in numbers], axis=0) for side in (0, 1)]
     if numbers and max(rows.mean() for rows in empty) > 0.5:

@@ -79,10 +79,7 @@ def linear(problem: Problem, options: Options) -> Outcome:
 
 
 def _quadruples(problem: Problem, orders: Sequence[Ints]) -> tuple[Floats, Floats, Floats]:
-    """H = k(x, x') + k(y, y') - k(x, y') - k(x', y) (Gretton et al. 2012, Lemma 14).
-
-    Then the variance in feature space (1,), and the largest k(x, x) (1,).
-    """
+    """H of Gretton et al. (2012), Lemma 14, the variance in feature space, the largest k(x, x)."""
     q, (kernel,) = min(problem.sizes) // 2, problem.kernels
     check_sizes(4, **{"the smaller sample": min(problem.sizes)})
     (x1, x2), (y1, y2) = (
@@ -198,10 +195,7 @@ def features(problem: Problem, options: Options) -> Outcome:
 
 
 def moments(kernels: Sequence[Kernel], variables: Sequence[Points], groups: int) -> Floats:
-    """Add up matrices (groups, q, q) of (1, phi)(1, phi)^T over every ``groups``-th row.
-
-    phi are the features of all variables, side by side.
-    """
+    """Add up (1, phi)(1, phi)^T (groups, q, q), phi the features of all variables side by side."""
     result: list[Floats] = []
     for group in range(groups):
         parts = [take(points, slice(group, None, groups)) for points in variables]

@@ -103,10 +103,7 @@ def gamma_law(mean: float, variance: float, statistic: float, size: int) -> tupl
 
 
 def log_tails(table: Floats, scales: Floats) -> Floats:
-    """Log p-values (K, members) of every member under a gamma law with the moments of its row.
-
-    A row without spread has p-value one.
-    """
+    """Log p-values (K, members) under a gamma law with the moments of a row; 0 without spread."""
     spread = table.std(axis=1, keepdims=True)
     flat = spread <= TIES * scales[:, None]
     z = (table - table.mean(axis=1, keepdims=True)) / np.where(flat, 1.0, spread)
@@ -149,10 +146,7 @@ def wild_bootstrap(problem: Problem, options: Options) -> tuple[float, Floats, t
 
 
 def multipliers(w: Floats, draws: int, length: float, rng: Generator) -> Floats:
-    """Gaussian multipliers (n, draws) with weighted mean zero and mean variance one.
-
-    ``w`` are the weights of the points, with sum one; ``length`` 0 means independent multipliers.
-    """
+    """Gaussian multipliers (n, draws) of variance one, and mean zero under weights w of sum one."""
     W, decay = autoregression(len(w), draws, length, rng)
     W = W - w @ W
     forward, backward = (_decayed(v, decay) for v in (w, w[::-1]))
@@ -178,10 +172,7 @@ def _decayed(values: Floats, decay: float) -> Floats:
 
 
 def memory(correlation: float, n: int, block_length: BlockLength) -> tuple[float, float]:
-    """Memory l of the multipliers, and the factor by which they are inflated.
-
-    ``correlation`` is the lag-one correlation; a given ``block_length`` is taken as it is.
-    """
+    """Memory l of multipliers, from the lag-one correlation, and the factor that inflates them."""
     if block_length is None:
         return 0.0, 1.0
     if not isinstance(block_length, str):

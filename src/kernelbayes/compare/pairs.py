@@ -137,11 +137,8 @@ def _by_entries(matrices: Sequence[Floats], G_y: Floats, orders: Moves) -> Float
 
 
 def unbiased_hsic(inner: Floats, x: Variable, y: Variable, orders: Moves) -> Floats:
-    """Unbiased HSIC (Song et al. 2012, eq. 5) from the centred inner products, without weights.
-
-    The sums over all entries are recovered from the centred ones, then the diagonal is left out.
-    """
-    n = x.n
+    """Unbiased HSIC (Song et al. 2012, eq. 5) from the centred inner products, without weights."""
+    n = x.n  # sums over all entries from the centred ones, then without the diagonal
     sums = 2.0 / n * (y.rows[orders] @ x.rows) - x.rows.sum() * y.rows.sum() / n**2
     trace = inner + sums - y.diag[orders] @ x.diag
     cross = y.hollow_rows[orders] @ x.hollow_rows
@@ -185,10 +182,7 @@ def hadamard_rows(x: Variable, y: Variable) -> Floats:
 
 
 def hollow_form(x: Variable, y: Variable) -> tuple[float, float]:
-    """HSIC of weighted pairs without the terms i = j, rescaled to full mass, and its error.
-
-    The standard error is that of the influence function.
-    """
+    """HSIC of weighted pairs without the terms i = j; standard error of the influence function."""
     w = x.omega / x.n
     H, mass = x.dense * y.dense, 1.0 - float(w @ w)
     rows = (H @ w - w * H.diagonal()) / mass

@@ -133,10 +133,7 @@ def features_of(kernel: Kernel, points: Points) -> Floats:
 
 
 def regression(H: Floats, candidates: Sequence[Candidate]) -> tuple[Floats, dict[str, Any]]:
-    """Residual maker I - P (n, n) of targets H (n, q) regressed on z, and how.
-
-    Kernel and ridge have the least leave-one-out error.
-    """
+    """Residual maker I - P (n, n) of targets H (n, q) regressed on z, by leave-one-out; and how."""
     keep = loo_subset(len(H))
     tables = [loo(c.features[keep], H[keep], c.ridges).errors for c in candidates]
     k = int(np.argmin([errors.min() for errors in tables]))

@@ -126,10 +126,7 @@ def bandwidth_family(kernel: Kernel, points: Points, size: int) -> list[Kernel]:
 
 
 def pooled_kernel(X: PointsLike, Y: PointsLike, *names: str) -> Kernel:
-    """Default kernel of both samples together, which permutations leave as it is.
-
-    For frames of several columns the joint kernel and those of all columns are added up.
-    """
+    """Default kernel of the pooled sample; for frames the kernels of single columns are added."""
     named = any(is_frame(sample) or isinstance(sample, Mapping) for sample in (X, Y))
     both = pooled(X, Y, *names)
     return additive_kernel(both) if named else default_kernel(both)
@@ -159,10 +156,9 @@ def hold_out(
     rng: Generator,
     least: tuple[int, int],
 ) -> tuple[list[Points], list[Points]]:
-    """Random split of samples: a share of each for choosing kernels, and the rest for the test.
+    """Split samples, tuples of aligned variables, into points to choose kernels on and to test.
 
-    A sample is a tuple of aligned variables, which stay together. Both parts come as the variables
-    of all samples, in their order, and have at least as many points as ``least`` says.
+    Both parts list the variables of all samples, each with at least ``least`` points.
     """
     split = share(split, "split")
     chosen, rest = [], []
@@ -211,10 +207,7 @@ def two_sample_collection(
 def variable_collection(
     points: PointsLike, kernels: Sequence[Kernel] | None, name: str
 ) -> tuple[list[Kernel], Floats]:
-    """Kernels that are given, with equal weights; or five over the range of distances.
-
-    The weights of those fall off from the middle.
-    """
+    """Kernels that are given, with equal weights; or five, with most weight in the middle."""
     if kernels is not None:
         return _given(kernels, name)
     found = variable_family(points)

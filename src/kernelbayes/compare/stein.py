@@ -140,10 +140,7 @@ def stein_matrix(P: Floats, S: Floats, Q: Floats, R: Floats, kernel: Kernel) -> 
 
 
 def stein_forms(P: Floats, S: Floats, kernel: Kernel, W: Floats) -> tuple[Floats, Floats]:
-    """Means (b,) of w_i w_j u_p(x_i, x_j) over all pairs, and (n, b) of w_j u_p(x_i, x_j) over j.
-
-    For columns w of W (n, b).
-    """
+    """Means of w_i w_j u_p(x_i, x_j) over i and j (b,), of w_j u_p over j (n, b), for W (n, b)."""
     blocks = row_blocks(len(P), len(P))
     U = [stein_matrix(P[rows], S[rows], P, S, kernel) @ W / len(P) for rows in blocks]
     means = np.concatenate(U)

@@ -241,10 +241,7 @@ def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
 
 
 def ascend(objective: Objective, start: Floats, scale: Floats) -> Floats:
-    """Maximise a function of each row's point (m, d) by BFGS, all rows at once.
-
-    Steps must go up by more than rounding, so that no row ends below its start.
-    """
+    """Maximise a function of each row's point (m, d) by BFGS, all rows at once; never downhill."""
     m, d = start.shape
     offsets = GRADIENT_STEP * np.concatenate([np.eye(d), -np.eye(d)])
     rows = np.arange(m)
@@ -301,10 +298,7 @@ def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
 
 
 def _fixed_point(kernel: Kernel, X: Floats, W: Floats, starts: Floats) -> Floats:
-    """Maximise sum_i w_i k(y, x_i) for each row of W at once; never below the start.
-
-    The fixed-point iteration of a pre-image, which is mean shift where weights are not negative.
-    """
+    """Maximise sum_i w_i k(y, x_i) for each row of W by the fixed point; never below the start."""
     still = 1e-10 * float(np.max(np.asarray(kernel.gaussian_bandwidth)))
     best = starts.copy()
     top = np.full(len(W), -np.inf)

@@ -66,10 +66,7 @@ def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> 
 
 
 def summary(mu: Decoding, level: float) -> Table:
-    """Mean, deviation, median, interval and how far to trust them, by coordinate and member.
-
-    Of categories the probability of each; of a joint variable, part by part.
-    """
+    """Mean, deviation, median, interval and verdict, or the probability of each category."""
     if isinstance(mu.points, Mapping):
         return Table(row for part in parts(mu) for row in summary(part, level))
     trusted = trust(mu)
@@ -154,10 +151,7 @@ def categories(points: Points) -> tuple[list[Any], npt.NDArray[np.intp]]:
 
 
 def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
-    """Categories in order, and their probabilities (members, number of categories).
-
-    Those of ``valid()``: not negative, each row sums to one, the same as ``prob`` gives.
-    """
+    """Categories in order, and their probabilities (members, categories) under ``valid()``."""
     labels, codes = categories(mu.points)
     members = (codes[:, None] == np.arange(len(labels))).astype(float)
     return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members

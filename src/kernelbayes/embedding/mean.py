@@ -147,10 +147,7 @@ class Weighted(MeanElement):
         return replace(self, weights=self._answer(self._closest))
 
     def valid_weights(self, valid: Validity = True) -> Floats:
-        """Weights (m, n) that sum to one, m = 1 for one embedding: see ``valid`` of :meth:`prob`.
-
-        With "rearranged" they may still be negative: what is sorted is their distribution function.
-        """
+        """Weights (m, n) that sum to one, m = 1 for one embedding; "rearranged" ones have signs."""
         kind = validity(valid)
         if kind == "projected":
             return self._closest
@@ -171,10 +168,7 @@ class Weighted(MeanElement):
         return np.asarray(found)
 
     def __call__(self, X: PointsLike) -> Array:
-        """Evaluate at points X: shape (len(X),), or (m, len(X)) for a batch.
-
-        Works in row blocks: the Gram matrix between X and the points is never held whole.
-        """
+        """Evaluate at points X, in row blocks: shape (len(X),), or (m, len(X)) for a batch."""
         X = self.kernel.points(self._in_order(X))
         self.kernel.check_pair(X, self.points)
         k, xp = self.kernel, namespace(self.weights)

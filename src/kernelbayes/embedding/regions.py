@@ -87,10 +87,7 @@ def moment(mu: Weighted, order: int) -> Array:
 
 
 def representable(found: Array, X: Array, what: str) -> Array:
-    """Return what was found in the precision of X; a ValueError if it is too large for it.
-
-    What is too small for it stays in double precision.
-    """
+    """Return numbers in the precision of X, doubles if they are too small for it, or raise."""
     xp = namespace(found)
     with np.errstate(over="ignore", under="ignore"):
         narrow = narrowed(found, X)
@@ -133,8 +130,8 @@ def covariance(mu: Weighted) -> Array:
 def deviation(mu: Weighted) -> Array:
     """Return standard deviations (d,), also where squares are too large or small for a number.
 
-    Where weights are negative, those of the rearranged distribution functions, as of quantiles: at
-    the edge of a sample the weights of ``valid()`` may be one point, and their deviation nothing.
+    Where weights are negative, of the rearranged distribution functions, as quantiles: at the edge
+    of a sample the weights of ``valid()`` may be one point.
     """
     S, unit = _scaled_covariance(mu)
     xp = namespace(S)

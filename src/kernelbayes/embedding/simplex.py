@@ -10,11 +10,6 @@ The dual has only r variables u = F^T (v - w): given u, ``v = max(0, w - F u / r
 such that v sums to one. Its optimality condition ``u = F^T (v(u) - w)`` is piecewise linear, and
 Newton's method with a line search ends at the solution to working precision; a step costs O(n r^2).
 A large rho is easy: the method starts there and follows the solution, 10 to 50 steps in all.
-
->>> import numpy as np
->>> from kernelbayes.embedding.simplex import project_simplex
->>> project_simplex(np.eye(3), np.array([[0.6, 0.6, -0.2]])).round(3)
-array([[0.5, 0.5, 0. ]])
 """
 
 import numpy as np
@@ -65,9 +60,8 @@ def closest(points: Points, W: Floats, kernel: Kernel) -> Floats:
 def project_simplex(F: Floats, weights: Floats, missed: float = 0.0) -> Floats:
     """Rows of weights (m, n) moved to the simplex, closest in the distance of features F (n, r).
 
-    ``missed`` is the average of k(x_i, x_i) that the features miss. What they miss counts as a
-    multiple of the identity, which a Gram matrix is near where few features do not suffice: narrow
-    kernels.
+    ``missed`` is the average of k(x_i, x_i) that the features miss. It counts as a multiple of the
+    identity, which the rest of a Gram matrix is near where few features do not suffice.
     """
     n, r = F.shape
     with threads_for(2.0 * F.size * len(weights)):

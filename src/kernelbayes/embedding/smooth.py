@@ -112,10 +112,9 @@ def keep_covariance(
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How much a sample is smoothed: by a share h of its standard deviation.
+    """Share h of its standard deviation by which a sample is smoothed.
 
-    With ``neighbours`` = k that is the share of a typical point; the share of each point is
-    proportional to the distance to its k-th neighbour.
+    With ``neighbours`` = k, in proportion to each point's distance to its k-th neighbour.
     """
 
     h: float

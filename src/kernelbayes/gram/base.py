@@ -47,9 +47,8 @@ RANK_SHARE, RANK_LIMIT = 20, 512
 class Gram:
     """A positive semi-definite matrix G (n, n), whole, factored or on demand.
 
-    ``kernel`` and ``points`` are where it comes from, if it was made by :meth:`of`; the kernel is
-    the one in use, which may approximate the one that was given. ``policy`` says how it is held,
-    and why.
+    ``kernel`` and ``points`` are those of :meth:`of`; the kernel may approximate the one that was
+    given. ``policy`` says how the matrix is held, and why.
     """
 
     kernel: Kernel | None = field(default=None, kw_only=True)

@@ -178,10 +178,7 @@ def symmetric_factor(A: Array) -> Array:
 
 
 def check_factor(G: Array, L: Array, bound: float) -> None:
-    """Raise unless G v = L L^T v for a vector v, which an indefinite G would break, in O(n^2).
-
-    Up to rounding, or ``bound`` times the largest entry of the diagonal.
-    """
+    """Raise if G v differs from L L^T v by more than ``bound`` of the diagonal: an indefinite G."""
     xp, n = namespace(G), G.shape[0]
     v = like(np.random.default_rng(0).uniform(-1.0, 1.0, n), G)
     missed = to_float(xp.max(xp.abs(G @ v - L @ (L.T @ v))))

@@ -45,9 +45,8 @@ def loo_subset(n: int, limit: int = LOO_POINTS) -> Ints:
 def score_targets(kernel: Kernel, points: Points) -> Floats:
     """Targets (n, q) of leave-one-out errors: vectors and the constant 1, or kernel features.
 
-    For a kernel on vectors, what counts is the conditional mean and the mass: the coordinates, and
-    the constant 1 as one more coordinate of their average variance. Coordinates count in units of
-    the kernel's bandwidths, if it has one for each. Anything else is scored in its RKHS.
+    For a kernel on vectors the conditional mean and the mass count: the coordinates, in units of
+    the bandwidths if there is one for each, and the constant 1, with their average variance.
     """
     if not kernel.is_vector:
         return exact_features(kernel, points)[0]
@@ -66,10 +65,9 @@ def column_units(kernel: Kernel) -> Floats | float:
 
 
 def with_constant(values: Floats, training: Floats) -> Floats:
-    """Values (m, q) beside the constant 1 in units of the training values' standard deviation.
+    """Values (m, q) less the training mean, beside the constant 1 in units of their deviation.
 
-    Less the mean of the training values: rules take means around it, so that an offset of the
-    outputs must not count as an error of the mass.
+    Rules take means around that mean: an offset of the outputs is no error of the mass.
     """
     unit = float(np.sqrt(np.mean(np.var(training, axis=0)))) or 1.0
     return np.column_stack([values - training.mean(axis=0), np.full(len(values), unit)])
@@ -105,15 +103,6 @@ def loo(
         r_i >= 0; 1/n each if not given. Pairs of weight zero are predicted by the others.
     intercept : bool
         Whether the regression has an intercept, which no ridge holds back.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelbayes.gram.loo import loo
-    >>> F = np.array([[0.0], [1.0], [2.0]])
-    >>> found = loo(F, 2.0 * F, [1e-6, 10.0])
-    >>> float(found.best), bool(found.errors[0] < 1e-6)
-    (1e-06, True)
     """
     F = np.asarray(features.factor if isinstance(features, Gram) else features, dtype=float)
     H = np.asarray(targets, dtype=float)
@@ -196,9 +185,8 @@ class LeaveOneOut:
 def left_share(one_minus_leverage: Floats, least: float | None = None) -> Floats:
     """Return one minus leverage, floored: residuals divided by it are those of left-out pairs.
 
-    A leverage is a sum of n squares, known to n units of rounding. One minus it is not known below
-    that, so that is the floor: a pair that alone decides its fit has a large left-out residual, of
-    no particular value. A caller may ask for a higher one to bound the residuals.
+    A leverage is a sum of n squares, known to n units of rounding, which is the floor: a pair that
+    alone decides its fit has a large left-out residual, of no particular value.
     """
     floor = len(one_minus_leverage) * np.finfo(float).eps if least is None else least
     return np.maximum(one_minus_leverage, floor)
@@ -239,8 +227,8 @@ def fold_predictions(
 ) -> tuple[Floats, Floats]:
     """Coefficients (r, q) with a ridge (q,) for each target, and predictions (n, q) left out.
 
-    Pairs of the same group (n,) are left out together: folds, or pairs that share an input. The
-    weights (n,) sum to one, and those of the pairs that are left are divided by their sum.
+    Pairs of a group (n,) are left out together: folds, or pairs that share an input. Weights (n,)
+    sum to one, and do so again over the pairs that are left.
     """
     with threads_for(float(F.size) * F.shape[1]):
         parts = [np.flatnonzero(groups == group) for group in np.unique(groups)]

@@ -228,8 +228,8 @@ def factor_with_ridge(
 ) -> tuple[Array, Diagnostics]:
     """Cholesky factor of A + ridge I (r, r), with the rescue policy of this module.
 
-    ``quiet`` leaves the warning to the caller, who may have many to tell of. ``ridge`` is that of
-    the user times ``unit``, for the warning that says which one is safe.
+    ``quiet`` leaves the warning to the caller. ``ridge`` is ``unit`` times that of the user, in
+    which the warning says what is safe.
     """
     n = A.shape[0]
     xp = namespace(A)

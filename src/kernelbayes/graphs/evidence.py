@@ -27,10 +27,7 @@ VirtualEvidence = (
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Points that were observed at nodes of one domain, read by kernels of different edges.
-
-    Embeddings have weights (m, q) of their q points, values have none.
-    """
+    """Points observed at nodes of one domain; embeddings have weights (m, q), values have none."""
 
     points: Points
     weights: Floats | None = None

@@ -123,10 +123,7 @@ class Propagation:
         return iter(np.split(edges, 1 + np.flatnonzero(np.diff(self.kind[edges]))))
 
     def update(self, edges: Ints, totals: Floats | None = None) -> Floats:
-        """Compute new log messages (k, cases, q) of directed edges of one relation and direction.
-
-        ``totals`` are those of all nodes of the source's domain, if they are known.
-        """
+        """Compute log messages (k, cases, q) of directed edges of one relation and direction."""
         relation, side = divmod(int(self.kind[edges[0]]), 2)
         operator = self.learned.relations[relation].operators[side]
         number = int(self.domain[self.source[edges[0]]])

@@ -165,11 +165,7 @@ class Operator:
         return weights @ weights.T
 
     def outside(self, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
-        """Evidence of points outside the sample, weighted by how far they are trusted (m,).
-
-        The marginal of the source replaces the rest, as the prior does in rules. Its share (m,) is
-        returned too.
-        """
+        """Evidence of points as far as they are trusted (m,), and the marginal's share (m,)."""
         W = (features @ self.P) * self.shares
         W, share, _ = fill_weights(W, trust, self.usual, self.shares)
         return self(W / np.where(self.shares > 0.0, self.shares, 1.0)), share

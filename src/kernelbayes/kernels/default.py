@@ -75,9 +75,8 @@ def additive_kernel(X: PointsLike, name: str = "X") -> Kernel:
 
     .. math:: k(x, y) = \sqrt d\, k_{joint}(x, y) + \sum_j k_j(x_j, y_j)
 
-    A difference in one of many columns is small to the joint kernel, and one in how columns depend
-    on each other is none to the sum. The statistic of the sum has the noise of d columns, about
-    sqrt(d) times that of one, and so has the joint part.
+    The joint kernel hardly sees a difference in one of many columns, the sum none in how columns
+    depend on each other. Statistics of the sum have sqrt(d) times the noise of one column.
     """
     columns = mixed_columns(X, name)
     if columns is not None:

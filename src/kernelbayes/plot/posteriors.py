@@ -26,10 +26,7 @@ def draw_pairs(
     draws: Floats, wide: Floats | None, truth: Floats | None, names: tuple[str, ...],
     limits: Floats | None = None,
 ) -> Axes:  # fmt: skip
-    """Axes (d, d): marginals of draws (m, d) and their pairs, over a wider sample; truth (d,).
-
-    ``limits`` (d, 2) are the ends of the axes; by default around the draws and the truth.
-    """
+    """Axes (d, d) of draws (m, d), over a wider sample, with the truth (d,), in limits (d, 2)."""
     d = draws.shape[1]
     axes = subplots(d, d, width=1.0 + 2.2 * d, height=0.6 + 2.2 * d, squeeze=False)
     shown = draws if truth is None else np.vstack([draws, truth])
@@ -53,10 +50,7 @@ def draw_pairs(
 
 
 def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) -> Axes:
-    """Histogram of the ranks of each parameter, with the band of 99 % of uniform ranks.
-
-    ``axes`` are one per parameter; at least ten ranks are in each of the ``bins``, on average.
-    """
+    """Histogram of the ranks of each parameter, with the band of 99 % of uniform ranks."""
     n, d = result.ranks.shape
     bins = bins or int(np.clip(n // 10, 2, min(20, result.n_draws + 1)))
     edges = np.unique(np.round(np.linspace(0, result.n_draws + 1, bins + 1)))

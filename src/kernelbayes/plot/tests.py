@@ -22,10 +22,7 @@ GRID = 400  # points of the curves: closer than the width of a line
 
 
 def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
-    """Histogram of the null distribution, with the statistic and the critical value.
-
-    ``ax`` are matplotlib Axes, a new figure unless given; they are returned.
-    """
+    """Histogram of the null distribution, with the statistic and the critical value; the axes."""
     ax = subplots(width=6.0, height=3.6) if ax is None else ax
     ax.hist(result.null, bins=bins, color=NEUTRAL, alpha=0.35, label="null distribution")
     critical = float(np.quantile(result.null, 1.0 - result.alpha))
@@ -41,7 +38,6 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
 
     Two samples on the line are drawn as a curve, in the plane as coloured points; pairs of scalars
     as coloured points. Blue where the first sample (the joint distribution) has more mass.
-    ``ax`` are matplotlib Axes, a new figure unless given; they are returned.
     """
     witness = result.witness
     if witness is None:

@@ -149,10 +149,7 @@ def _cut(d: int) -> str:
 def of_many(
     batch: Any, names: Sequence[str] | None, level: float, what: str, truth: Any = None
 ) -> Shown:
-    """Answers of a batch in order, and the one selected by the slider.
-
-    ``what`` is "time" for a filter, or "observation".
-    """
+    """Answers of a batch, by "time" or "observation", and the one that a slider points at."""
     m = int(np.shape(batch.weights)[0])
     frames = _some(m, FRAMES_OF_SLIDER)
     shown = Shown(places=[f"{what} {i}" for i in frames])

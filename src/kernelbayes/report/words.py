@@ -176,11 +176,7 @@ def _steps(name: str, bad: int, m: int, means: str) -> Light:
 
 
 def calibration_light(found: Calibration | Confusion, corrected: bool = False) -> Light:
-    """Coverage of 90 % intervals on held-out data, given its Monte Carlo error.
-
-    The intervals of the answer may be corrected already. For categories it is the accuracy,
-    compared with always naming the most frequent one.
-    """
+    """Coverage of 90 % intervals on held-out data; of categories, how many were right."""
     if isinstance(found, Confusion):
         share, always = (f"{100 * p:.3g} %" for p in (found.accuracy, found.majority))
         means = f"accuracy {share} on held-out data; the most frequent category: {always}"

@@ -144,7 +144,7 @@ class Statistics:
         return cls(basis, count(points["x"]), sums, kept, tilt)
 
     def faded(self, factor: float) -> Statistics:
-        """Statistics in which each pair counts ``factor`` times as much: n and sums are weighted.
+        """Statistics in which each pair counts ``factor`` times as much.
 
         The keys of kept pairs become those of a weighted random subset (Efraimidis and Spirakis
         2006), so that new pairs replace old ones.

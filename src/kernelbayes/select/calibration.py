@@ -1,8 +1,7 @@
 r"""Recalibration: quantile levels that left-out data reach as often as they should.
 
-A conditional embedding is smoothed in x and made from few effective points, so that its intervals
-may hold a little more or less than they say. Left-out data tell by how much. The probability
-integral transform of pair i under the embedding learned from the other pairs,
+A conditional embedding is smoothed in x, so that its intervals may hold a little more or less than
+they say. The probability integral transform of pair i under the embedding of the other pairs,
 
 .. math:: u_i = \hat F^{(-i)}(z_i \mid x_i), \qquad
           w_j^{(-i)}(x_i) = \frac{w_j(x_i)}{1 - w_i(x_i)}, \; j \ne i
@@ -10,15 +9,6 @@ integral transform of pair i under the embedding learned from the other pairs,
 is in closed form for ridge regression, weighted or not. Were the embedding calibrated, the u_i
 would be uniform. Asking for the quantile at the q-th quantile of the u_i instead of at q makes it
 so on average over x (distributional conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
-
->>> import numpy as np
->>> from kernelbayes import ConditionalEmbedding
->>> from kernelbayes.select.calibration import calibrate
->>> rng = np.random.default_rng(0)
->>> x = rng.normal(size=500)
->>> cme = ConditionalEmbedding().fit(x, x + rng.normal(size=500))
->>> calibrate(cme).interval(cme(0.0), 0.9).shape
-(1, 2)
 
 Of hidden categories a :class:`Confusion` says which one is taken for which.
 """
@@ -56,11 +46,10 @@ class Calibrated(Decoding):
     def interval(
         self, level: float = 0.9, kind: Shape = "equal-tailed", valid: Validity = True
     ) -> Array:
-        """Interval of each coordinate, (d, 2) or (T, d, 2), as of any embedding.
+        """Interval of each coordinate, (d, 2) or (T, d, 2).
 
-        Equal-tailed ones are corrected where ``calibration`` is not None: held-out states were
-        inside as often as ``level`` says. With ``valid`` other than True, and for
-        ``kind="highest"``, they are the belief's own; quantiles and probabilities always are.
+        Equal-tailed ones are corrected where ``calibration`` is not None, so that held-out states
+        were inside as often as ``level`` says. Others, and quantiles, are the belief's own.
         """
         if self.calibration is None or valid is not True or kind != "equal-tailed":
             return super().interval(level, kind, valid)
@@ -70,11 +59,19 @@ class Calibrated(Decoding):
 def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Confusion:
     """Left-out probability integral transforms of a fitted model of hidden variables in R^d.
 
-    Of hidden categories, which one is taken for which: a :class:`Confusion`.
+    Of hidden categories, which one is taken for which: a :class:`Confusion`. Beyond 2000 pairs a
+    fixed random 2000 are left out, one at a time. The original rule, and form "a" of Bayes' rule,
+    have no closed form and are refused.
 
-    Beyond 2000 pairs a fixed random 2000 are left out, one at a time. Only the importance rule has
-    the closed form; the original rule is refused. Bayes' rule of form "a" is too, as its points are
-    not the pairs' own.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import ConditionalEmbedding, calibrate
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=500)
+    >>> cme = ConditionalEmbedding().fit(x, x + rng.normal(size=500))
+    >>> calibrate(cme).interval(cme(0.0), 0.9).shape
+    (1, 2)
     """
     if not isinstance(model, KernelBayesRule | ConditionalEmbedding):
         raise TypeError(

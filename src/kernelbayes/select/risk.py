@@ -86,10 +86,7 @@ class Risk:
     constant: float
 
     def terms(self, p: Floats, means: int) -> Floats:
-        """Return what each pair adds to the risk, and to that of the first ``means`` columns.
-
-        Shape (n, 2); the constant, which compares nothing, is shared out.
-        """
+        """Return what each pair adds to the risk, and to that of the first columns: (n, 2)."""
         own = self.a[:, None] * p**2 - 2.0 * self.c * p
         every = own.sum(axis=1) + self.constant / len(p)
         return np.column_stack([every, own[:, :means].sum(axis=1)])

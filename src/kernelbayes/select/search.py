@@ -3,16 +3,6 @@ r"""The two searches of the library, and the table of what a search has tried.
 :func:`coarse_to_fine` minimises a score over one scale (a bandwidth, in multiples of a first
 guess). :func:`race` compares candidates on parts of held-out data, one part after the other, and
 gives up early on those that fall behind: a poor candidate costs little. Both minimise.
-
->>> import numpy as np
->>> from kernelbayes.select.search import coarse_to_fine, race, Trial
->>> table = coarse_to_fine(float, lambda scale: {"score": abs(scale - 3.0)}, budget=9)
->>> table.best["scale"]
-2.8284271247461903
->>> def score(name, parts):
-...     return Trial(name, np.full(parts, len(name)))
->>> race(["narrow", "wide"], score, parts=[1, 2])[0].candidate
-'wide'
 """
 
 from __future__ import annotations
@@ -154,10 +144,7 @@ def backend() -> Any:
 
 
 def mapped(function: Callable[[P], C], items: Iterable[P]) -> Iterable[C]:
-    """Results in order: computed here, or by the backend that ``joblib.parallel_config`` names.
-
-    So that what runs on Dask, Ray or Spark is said in one place, by joblib's own words.
-    """
+    """Results in order, computed here or by the backend that ``joblib.parallel_config`` names."""
     by = backend()
     if by is None:
         return map(function, items)

@@ -275,8 +275,7 @@ def _original_predictions(
 def _marginal_errors(task: Task, F: Floats, H: Floats, ridges: Floats, ratio: Ratio) -> Floats:
     """KBR13 section 4.2: averaged posterior against the marginal, (ridges, folds, 1).
 
-    Under a prior, pairs on both sides count by its density ratio to the training marginal: the
-    posterior averaged over what the prior predicts is the prior.
+    Under a prior, pairs on both sides count by its density ratio to the training marginal.
     """
     errors, original = [], task.model.method == "original"
     for a, (train, test) in enumerate(task.parts):
@@ -310,10 +309,7 @@ def _clearly_worse(terms: Floats, others: Floats, errors: float = 1.0) -> bool:
 
 
 def _starts(kernel: Kernel, points: Points) -> list[float]:
-    """Multiples of a bandwidth where a search starts, one first.
-
-    Octaves to each side, and as far out as distances between points and near neighbours go.
-    """
+    """Multiples of a bandwidth where a search starts: octaves, and the range of the distances."""
     h = kernel.gaussian_bandwidth
     if h is None:
         return list(COARSE)
