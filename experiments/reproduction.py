@@ -67,9 +67,9 @@ FIGURES = (
             *("importance, paper", "Gaussian", DIMENSIONS),
             (0.31, 0.74, 1.22, 1.62, 2.21, 2.73, 3.63),
         ),
-        "The published ranking is a matter of scale: the two rules are printed on scales on which "
-        "the same ridge is n times larger for one of them. On one scale they are alike. "
-        "Both lose to the prior's mean from 40 dimensions on; the tuned rule does not.",
+        "The published ranking is a matter of scale: the printed weights of the original rule are "
+        "n times as large. On the same scale the rules differ by 3 to 29 %. Both are worse than the "
+        "prior mean from 40 dimensions on; the tuned importance rule is not.",
     ),
     Figure(
         "IW22 Figure 2: filters on two dynamics in the plane",
@@ -83,7 +83,7 @@ FIGURES = (
         | over("EKF, true model", "oscillatory", (500,), (0.0641,))
         | over("particle filter, true model", "rotation", (500,), (0.0457,))
         | over("particle filter, true model", "oscillatory", (500,), (0.0563,)),
-        "Bandwidths of x and z are chosen apart, and weights are normalised at each step.",
+        "Bandwidths of x and z are chosen separately, and weights are normalised at each step.",
         median=True,
     ),
     Figure(
@@ -100,10 +100,10 @@ FIGURES = (
             }.items()
             for v, value in zip(("0.0001", "0.001"), values, strict=True)
         },
-        "The rendered film is not public; ours is another room and another motion, which may be "
+        "The rendered film is not public. Ours shows another room and another motion, which may be "
         "easier (nearest neighbours .060). One run, one of the two variances. Our Kalman filters "
-        "see 50 principal directions and have a velocity, which helps the one in R^9; a quaternion "
-        "and its negative are one rotation, which a linear map cannot learn.",
+        "use 50 principal components and a velocity, which helps the one in R^9. A quaternion and "
+        "its negative are the same rotation, which a linear map cannot learn.",
     ),
     Figure(
         "Kernel belief propagation (Song et al. 2011; CME13 section 5.1): denoising a sunset",
@@ -114,7 +114,7 @@ FIGURES = (
             (8.42, 8.09, 7.86, 8.01, 8.72, 7.80, 7.86, 7.88, 7.77, 8.18, 7.51),
         ),
         "Ours learns from another image; the authors learned from the test image. Bandwidth, ridge "
-        "and the number of iterations are chosen on held-out pairs.",
+        "and the number of iterations are chosen on held-out data.",
         file="results.csv",
     ),
     Figure(
@@ -128,8 +128,8 @@ FIGURES = (
                 strict=True,
             )
         },
-        "Our scenes are drawn by a ray caster and easier than photographs. The published order is "
-        "not reproduced: the mixture is best, kernel and discrete are alike.",
+        "Our scenes come from a ray caster and are easier than photographs. The published order is "
+        "not reproduced: the mixture is best, and kernel and discrete do not differ clearly.",
     ),
 )
 TURNS = ("rotation", "oscillatory")
@@ -139,7 +139,7 @@ ALG_4, OURS_KMCF = "KMCF (Alg. 4)", "KMCF, tuned"
 CLAIMS = (
     *(
         Claim(
-            *("KBR13 Fig. 2", "kbr13_fig2", "kernel Bayes' rule is better than KDE with weights"),
+            *("KBR13 Fig. 2", "kbr13_fig2", "kernel Bayes' rule is better than weighted KDE"),
             *(
                 name,
                 "KDE + IW, best in hindsight",
@@ -172,18 +172,18 @@ CLAIMS = (
         for name in ("EKF", "UKF")
     ),
     Claim(
-        *("IW22 Fig. 2", "cme13_fig8", "the importance rule is better than the original one"),
+        *("IW22 Fig. 2", "cme13_fig8", "the importance rule is better than the original rule"),
         *("importance rule, operator", "KBF, operator", SEEN[1::2], (200, 800)),
     ),
     *(
         Claim(
-            *("KMCF16 Fig. 4.3, 4.4", "kmcf16_fig4", "KMCF is best but on the linear models"),
+            *("KMCF16 Fig. 4.3, 4.4", "kmcf16_fig4", "KMCF is best except on the linear models"),
             *(OURS_KMCF, name, MODELS[2:], (1000,)),
         )
         for name in ("kernel Bayes filter, tuned", "kNN-PF, tuned", "GP-PF")
     ),
     Claim(
-        *("KMCF16 Fig. 4.3, 4.4", "kmcf16_fig4", "on the linear models GP-PF is"),
+        *("KMCF16 Fig. 4.3, 4.4", "kmcf16_fig4", "GP-PF is best on the linear models"),
         *("GP-PF", OURS_KMCF, MODELS[:2], (1000,)),
     ),
     *(
@@ -213,16 +213,14 @@ CLAIMS = (
     ),
 )
 UNPUBLISHED = {
-    "kbr13_fig3": "KBR13 Figure 3 and 4.2: orderings are checked by the script.",
-    "kmcf16_fig3_3": "KMCF16 Figures 3.2 and 3.3: one data set is shown in the thesis; its values "
-    "lie within the range of our twenty: reproduced.",
-    "kmcf16_fig5": "KMCF16 Table 5.1: expectations agree to the four digits that are printed: "
-    "reproduced.",
-    "iw22_fig5": "IW22 Figure 5: four runs at T = 900 only; the learned features miss "
-    "the published .0278 (.0280; the limit is .0254): not reproduced.",
-    "iw22_fig6": "IW22 Figure 6: two runs at T = 900 only; both published values are undercut: "
-    "better.",
-    "rates": "Rates of the theorems: exponents beside those measured.",
+    "kbr13_fig3": "KBR13 Figure 3 and 4.2: the script checks the orderings.",
+    "kmcf16_fig3_3": "KMCF16 Figures 3.2 and 3.3: reproduced. The thesis shows one data set, whose "
+    "values lie within the range of our twenty.",
+    "kmcf16_fig5": "KMCF16 Table 5.1: reproduced. Expectations agree to the four printed digits.",
+    "iw22_fig5": "IW22 Figure 5: not reproduced, in four runs at T = 900 only. Learned features "
+    "have .0280, the published value is .0278, and the limit is .0254.",
+    "iw22_fig6": "IW22 Figure 6: better than both published values, in two runs at T = 900 only.",
+    "rates": "Convergence rates of the theorems: theoretical and measured exponents.",
     "future_work": "Relative ratios (IW22 section 6), evidence and learning (KMCF16 chapter 6), a "
     "changed sensor, Frank-Wolfe: measured in two runs.",
 }
@@ -305,12 +303,12 @@ def page():
     lines = [
         "# Published numbers beside ours",
         "",
-        "Written by `python experiments/reproduction.py` from the result files of the full runs.",
-        "In brackets: the standard error of our value. *Reproduced* means within two standard",
-        "errors of the difference, if the published value has the same error as ours. *Better* is",
-        "an error below that, *not reproduced* one above it, for which the text says why. How many",
-        "runs there were, and how often their seeds had been looked at, is in the README of each",
-        "experiment.",
+        "This page is written by `python experiments/reproduction.py` from the result files of the",
+        "full runs. The standard error of our value is in brackets. *Reproduced* means within two",
+        "standard errors of the difference, assuming that the published value has the same error",
+        "as ours. *Better* means a smaller error than that, *not reproduced* a larger one; the text",
+        "says why. The README of each experiment has the number of runs and how their seeds were",
+        "used before.",
         "",
     ]
     for figure in FIGURES:
@@ -318,10 +316,11 @@ def page():
     lines += [
         "## Claims without numbers",
         "",
-        "Many figures have no numbers that can be read. What the papers say of them, and whether",
-        "the means of our runs are in that order. *In part* names the settings where they are not.",
+        "Many figures give no readable numbers. This table lists what the papers say about them,",
+        "and whether the means of our runs are in that order. *In part* names the settings where they",
+        "are not.",
         "",
-        "| figure | claim | of | against | verdict |",
+        "| figure | claim | method | compared with | verdict |",
         "| --- | --- | --- | --- | --- |",
     ]
     for claim in CLAIMS:

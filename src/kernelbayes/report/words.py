@@ -119,7 +119,7 @@ def _support(filled: Floats, rows: Sequence[dict[str, Any]]) -> Light:
     outside, m = int(np.sum(np.nan_to_num(filled) > export.MOST_FILLED)), len(filled)
     nearest = [row["support"] for row in rows if not math.isnan(row.get("support", math.nan))]
     value = f"{min(nearest):.3g}" if nearest else "no observation"
-    value += " at the least" if len(nearest) > 1 else ""
+    value += " at least" if len(nearest) > 1 else ""
     which = "the observation is" if m == 1 else f"{outside} of {m} observations are"
     means = f"{which} outside the training sample; the answer is partly filled in"
     means = means if outside else "observations are close to training observations"
