@@ -68,8 +68,8 @@ FIGURES = (
             (0.31, 0.74, 1.22, 1.62, 2.21, 2.73, 3.63),
         ),
         "The published ranking is a matter of scale: the printed weights of the original rule are "
-        "n times as large. On the same scale the rules differ by 3 to 29 %. Both are worse than the "
-        "prior mean from 40 dimensions on; the tuned importance rule is not.",
+        "n times as large. On the same scale the rules differ by 3 to 29 %. Both are worse than "
+        "the prior mean from 40 dimensions on; the tuned importance rule is not.",
     ),
     Figure(
         "IW22 Figure 2: filters on two dynamics in the plane",
@@ -306,8 +306,8 @@ def page():
         "This page is written by `python experiments/reproduction.py` from the result files of the",
         "full runs. The standard error of our value is in brackets. *Reproduced* means within two",
         "standard errors of the difference, assuming that the published value has the same error",
-        "as ours. *Better* means a smaller error than that, *not reproduced* a larger one; the text",
-        "says why. The README of each experiment has the number of runs and how their seeds were",
+        "as ours. *Better* means a smaller error than that, *not reproduced* a larger one; the",
+        "text says why. The README of each experiment has the number of runs and how their seeds were",
         "used before.",
         "",
     ]
@@ -317,8 +317,8 @@ def page():
         "## Claims without numbers",
         "",
         "Many figures give no readable numbers. This table lists what the papers say about them,",
-        "and whether the means of our runs are in that order. *In part* names the settings where they",
-        "are not.",
+        "and whether the means of our runs are in that order. *In part* names the settings where",
+        "they are not.",
         "",
         "| figure | claim | method | compared with | verdict |",
         "| --- | --- | --- | --- | --- |",
