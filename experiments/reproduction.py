@@ -307,8 +307,8 @@ def page():
         "full runs. The standard error of our value is in brackets. *Reproduced* means within two",
         "standard errors of the difference, assuming that the published value has the same error",
         "as ours. *Better* means a smaller error than that, *not reproduced* a larger one; the",
-        "text says why. The README of each experiment has the number of runs and how their seeds were",
-        "used before.",
+        "text says why. The README of each experiment has the number of runs and how their seeds",
+        "were used before.",
         "",
     ]
     for figure in FIGURES:
@@ -317,8 +317,8 @@ def page():
         "## Claims without numbers",
         "",
         "Many figures give no readable numbers. This table lists what the papers say about them,",
-        "and whether the means of our runs are in that order. *In part* names the settings where",
-        "they are not.",
+        "and whether the means of our runs are in that order. *In part* names the settings",
+        "where they are not.",
         "",
         "| figure | claim | method | compared with | verdict |",
         "| --- | --- | --- | --- | --- |",
