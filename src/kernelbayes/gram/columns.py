@@ -82,25 +82,28 @@ class Columns(Streamed):
 
     def at(self, solver: Solver, Phi: Array) -> Array:
         """Values of a solver's answer to features Phi, its coefficients refined as for means."""
-        A, d, ridge = solver.coefficients(Phi), solver.weights, solver.diagnostics.ridge_used
-        if type(solver) is FactoredRidge and NOTHING < self._lost(d, ridge)[0] <= HARMLESS:
-            inner, applied = self.kernel.finish(A, transpose=True), 0.0 * A
-            for rows, K in self._columns(d):
-                applied += K.T @ (K @ inner if d is None else scale_rows(d[rows], K @ inner))
-            A = A + solver.coefficients(Phi - ridge * A - self.kernel.finish(applied))
+        A, lost = (
+            solver.coefficients(Phi),
+            self._lost(solver.weights, solver.diagnostics.ridge_used),
+        )
+        if type(solver) is FactoredRidge and NOTHING < lost[0] <= HARMLESS:
+            A = A + solver.coefficients(Phi + self._missing(solver, A))
         return self.expand(A)
 
     def corrected(self, solver: Solver, A: Array, B: Array) -> Array:
         """Coefficients after a step of iterative refinement: a pass over the columns."""
-        d, ridge = solver.weights, solver.diagnostics.ridge_used
-        lost = self._lost(d, ridge)
+        lost = self._lost(solver.weights, solver.diagnostics.ridge_used)
         if type(solver) is not FactoredRidge or lost[0] > HARMLESS or lost[1] <= NOTHING:
             return A
-        inner, missing = self.kernel.finish(A, transpose=True), 0.0 * A
+        return A + solver.coefficients(self._missing(solver, A, B))
+
+    def _missing(self, solver: Solver, A: Array, B: Array = None) -> Array:
+        """L^T D (B - L A) - ridge A by a pass over the columns; B is zero unless given."""
+        d, inner, total = solver.weights, self.kernel.finish(A, transpose=True), 0.0 * A
         for rows, K in self._columns(d):
-            rest = B[rows] - K @ inner
-            missing += K.T @ (rest if d is None else scale_rows(d[rows], rest))
-        return A + solver.coefficients(self.kernel.finish(missing) - ridge * A)
+            rest = -(K @ inner) if B is None else B[rows] - K @ inner
+            total += K.T @ (rest if d is None else scale_rows(d[rows], rest))
+        return self.kernel.finish(total) - solver.diagnostics.ridge_used * A
 
     def _lost(self, d: Array | None, ridge: float) -> tuple[float, float]:
         """Return the rounding errors of L^T D L and of L^T D B relative to the ridge, at most."""
