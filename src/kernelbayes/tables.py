@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,15 @@ def distinct(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
 
 def as_frame(rows: Iterable[Row] | Mapping[str, Any], **options: Any) -> Any:
     """Pandas frame of rows or of columns; an ImportError that names the extra without pandas."""
+    return extra("pandas", "pandas", "frames need pandas").DataFrame(rows, **options)
+
+
+def extra(module: str, name: str, needed: str) -> Any:
+    """Import a module that is optional, or say which extra of the library to install."""
     try:
-        import pandas
+        return import_module(module)
     except ImportError as error:
-        raise ImportError("frames need pandas: pip install 'kernelbayes[pandas]'") from error
-    return pandas.DataFrame(rows, **options)
+        raise ImportError(f"{needed}: pip install 'kernelbayes[{name}]'") from error
 
 
 class Documented:

@@ -17,7 +17,7 @@ from kernelbayes.embedding.density import grid_density, sample
 from kernelbayes.embedding.mean import Weighted
 from kernelbayes.plot.embeddings import plot_categories, plot_embedding
 from kernelbayes.points import count
-from kernelbayes.tables import Row, Table, as_frame, distinct
+from kernelbayes.tables import Row, Table, as_frame, distinct, extra
 from kernelbayes.types import Array, Floats, Points, Rng
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ def to_frame(mu: Weighted) -> Any:
 
 def to_arviz(mu: Any, draws: int, rng: Rng, bandwidth: float | Array | None) -> Any:
     """ArviZ data whose posterior group holds independent draws of one chain."""
-    try:
-        import arviz
-    except ImportError as error:
-        raise ImportError("this needs ArviZ: pip install 'kernelbayes[arviz]'") from error
+    arviz = extra("arviz", "arviz", "this needs ArviZ")
     generator = as_generator(rng)
     members = [mu] if mu._single else list(mu)
     draw = [sample(member, draws, generator, "iid", bandwidth) for member in members]

@@ -23,6 +23,7 @@ from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.conditional import Conditional
+from kernelbayes.tables import extra
 
 SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
@@ -159,7 +160,7 @@ class Decoder:
             "scipy": self._scipy,
             "generator": self._generator,
             "method": self._method,
-            "torch": self._torch,
+            "torch": lambda node: _torch().asarray(self.decode(node)),
         }
 
     def decode(self, node: Node) -> Any:
@@ -182,13 +183,6 @@ class Decoder:
         result = np.empty(len(items), dtype=object)
         result[:] = self._all(items)
         return result.reshape(shape)
-
-    def _torch(self, node: Node) -> Any:
-        try:
-            import torch
-        except ImportError as error:
-            raise ImportError("the file has torch tensors: pip install torch") from error
-        return torch.asarray(self.decode(node))
 
     def _generator(self, node: Node) -> np.random.Generator:
         state = self.decode(node)
@@ -254,3 +248,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _unknown(kind: object) -> NoReturn:
     raise ValueError(f"{kind!r} is never written")
+
+
+def _torch() -> Any:
+    return extra("torch", "torch", "the file has torch tensors")

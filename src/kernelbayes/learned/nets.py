@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelbayes.tables import extra
 from kernelbayes.types import Floats
 
 Module = Any  # a torch.nn.Module: torch is not imported here
@@ -29,12 +30,7 @@ LEAST_SIDE, MOST_OBLONG = 8, 2.0
 
 def import_torch() -> Any:
     """Import torch, or name the extra to install."""
-    try:
-        import torch
-    except ImportError as error:
-        text = "learned features need torch: pip install 'kernelbayes[torch]'"
-        raise ImportError(text) from error
-    return torch
+    return extra("torch", "torch", "learned features need torch")
 
 
 def kind_of(shape: tuple[int, ...]) -> Kind:

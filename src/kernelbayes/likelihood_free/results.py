@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from kernelbayes.plot.posteriors import plot_coverage, plot_ranks, plot_tarp
-from kernelbayes.tables import Table, Told
+from kernelbayes.tables import Table, Told, extra
 from kernelbayes.types import Array, Axes, Floats, Ints
 
 ALPHA = 0.01  # significance level of the verdicts, for all parameters together
@@ -118,10 +118,7 @@ class RankCheck(Check):
 
         That is the group that ``arviz_plots.plot_ecdf_pit`` looks for.
         """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ImportError("this needs ArviZ: pip install 'kernelbayes[arviz]'") from error
+        arviz = extra("arviz", "arviz", "this needs ArviZ")
         shares = (self.ranks.T[:, None] + 0.5) / (self.n_draws + 1)
         group = dict(zip(self.names, shares, strict=True))
         if "posterior" in inspect.signature(arviz.from_dict).parameters:  # before ArviZ 1.0

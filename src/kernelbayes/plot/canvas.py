@@ -5,11 +5,11 @@ seasons continue at the other end of the axis.
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from kernelbayes.tables import extra
 from kernelbayes.types import Axes, Floats
 
 FIRST, SECOND, NEUTRAL = "#0072B2", "#D55E00", "#333333"
@@ -29,10 +29,7 @@ def subplots(*grid: int, width: float = 7.0, height: float = 4.0, **options: Any
 
 
 def _matplotlib(module: str) -> Any:
-    try:
-        return import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'kernelbayes[plot]'") from error
+    return extra(f"matplotlib.{module}", "plot", "plots need matplotlib")
 
 
 def bare(ax: Axes) -> Axes:

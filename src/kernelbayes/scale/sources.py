@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kernelbayes.points import column_names
+from kernelbayes.tables import extra
 from kernelbayes.types import Names, PointsLike
 
 T = TypeVar("T")
@@ -176,11 +177,7 @@ def _checked(columns: Columns | None) -> Columns:
 
 
 def _polars() -> Any:
-    try:
-        import polars
-    except ImportError as error:
-        raise ImportError("tables need polars: pip install 'kernelbayes[parquet]'") from error
-    return polars
+    return extra("polars", "parquet", "tables need polars")
 
 
 def _scan(table: Any) -> Any:
