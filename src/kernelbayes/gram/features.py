@@ -73,8 +73,6 @@ def nystrom(
     >>> bool(k.error <= 0.01)
     True
     """
-    from sklearn.cluster import kmeans_plusplus  # slow to import
-
     names, X = column_names(X), as_kernel(kernel).points(X)
     n = count(X)
     asked, rank = rank, check_rank(rank, tol, n)
@@ -87,6 +85,8 @@ def nystrom(
     else:
         if isinstance(X, dict | list) or X.ndim != 2:
             raise TypeError("landmarks='kmeans++' needs vectors; use 'uniform' or 'rpcholesky'")
+        from sklearn.cluster import kmeans_plusplus  # slow to import
+
         seed = int(generator.integers(2**31))
         A = as_doubles(X)  # squares of large float32 numbers overflow
         A = A - A.mean(axis=0)  # sklearn expands the squared distance, which would lose digits
