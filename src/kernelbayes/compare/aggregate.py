@@ -31,21 +31,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from kernelbayes.arrays import as_doubles, as_generator, warn
-from kernelbayes.compare import samples
+from kernelbayes.compare import problem, samples
 from kernelbayes.compare.hsic import all_pairs
 from kernelbayes.compare.mmd import Sums, TwoSamples
 from kernelbayes.compare.nulls import DECIMALS, TIES, corrected_level, log_tails
 from kernelbayes.compare.pairs import products
-from kernelbayes.compare.problem import (
-    Options,
-    Outcome,
-    Problem,
-    check_sizes,
-    finish,
-    is_constant,
-    one_space,
-    same_columns,
-)
+from kernelbayes.compare.problem import Options, Outcome, Problem
 from kernelbayes.compare.result import KernelTestResult
 from kernelbayes.gram import Dense, LowRank
 from kernelbayes.kernels import Kernel
@@ -124,10 +115,10 @@ def _two_samples(
     X: PointsLike, Y: PointsLike, kernels: Sequence[Kernel] | None
 ) -> tuple[list[TwoSamples], Floats]:
     """Problems of both samples under each kernel of a collection, and weights of the kernels."""
-    Y = same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
+    Y = problem.same_columns(X, Y, *(kernels if isinstance(kernels, list | tuple) else ()))
     found, prior = samples.two_sample_collection(X, Y, kernels)
-    X, Y = one_space(found[0], X, Y)
-    check_sizes(2, X=count(X), Y=count(Y))
+    X, Y = problem.one_space(found[0], X, Y)
+    problem.check_sizes(2, X=count(X), Y=count(Y))
     return [TwoSamples.of(X, Y, kernel) for kernel in found], prior
 
 
@@ -208,19 +199,19 @@ def mmd_fuse(
         None,
         best.witness(),
     )
-    return replace(finish(best, options.alpha, found, "fused", {}), power_estimate=None)
+    return replace(problem.finish(best, options.alpha, found, "fused", {}), power_estimate=None)
 
 
 def root_mean_squares(problems: Sequence[TwoSamples]) -> Floats:
     """Square roots (K,) of the mean squares of the kernels over all pairs of different points."""
     found = []
-    for problem in problems:
-        G = problem.gram
+    for one in problems:
+        G = one.gram
         assert isinstance(G, Dense | LowRank)
         squares = float(np.sum((G.L.T @ G.L if isinstance(G, LowRank) else G.G) ** 2))
-        size = len(problem.omega)
+        size = len(one.omega)
         off = (squares - float(np.sum(np.asarray(G.diag) ** 2))) / (size * (size - 1))
-        found.append(np.sqrt(max(off, TIES * problem.scale**2)))
+        found.append(np.sqrt(max(off, TIES * one.scale**2)))
     return np.array(found)
 
 
@@ -274,7 +265,7 @@ def hsic_aggregated(
     w = samples.shares(None if weights is None else np.ravel(as_doubles(weights)), prior)
     X, Y = own(found_x[0].points(X, "X"), X), own(found_y[0].points(Y, "Y"), Y)
     n = samples.check_pairs(X=X, Y=Y)
-    check_sizes(5, **{"the sample of pairs": n})
+    problem.check_sizes(5, **{"the sample of pairs": n})
     problems, step = all_pairs(X, Y, found_x, found_y), len(found_y)
     xs, ys = [p.variables[0] for p in problems[::step]], [p.variables[1] for p in problems[:step]]
     values = [
@@ -303,7 +294,7 @@ def aggregate(
     log_u = np.round(log_ratios.min(axis=0), DECIMALS)
     u = corrected_level(np.exp(log_u), options.alpha)
     most = int(np.argmax(np.ptp(table, axis=1) / scales))
-    if is_constant(float(table[most, 0]), table[most, 1:], float(scales[most])):
+    if problem.is_constant(float(table[most, 0]), table[most, 1:], float(scales[most])):
         warn("constant data: every permutation has the same statistic, so the p-value is 1")
     estimates, rows, powers = [p.estimate() for p in problems], [], []
     for r, values in enumerate(table):
@@ -317,18 +308,18 @@ def aggregate(
             powers.append(estimates[k].power(values[0], values[1:], share, float(scales[r])))
     first = int(np.argmin(log_ratios[:, 0]))
     best = first % len(problems)
-    problem, score = problems[best], -log_u / np.log(10.0)
+    chosen, score = problems[best], -log_u / np.log(10.0)
     return KernelTestResult(
         statistic=float(score[0]),
         pvalue=float(np.mean(log_u <= log_u[0])),
         null=score[1:],
-        kernel=problem.named,
-        effect=estimates[best].effect(problem.scale, problem.most),
+        kernel=chosen.named,
+        effect=estimates[best].effect(chosen.scale, chosen.most),
         power_estimate=max((p for p in powers if p is not None), default=None),
         alpha=options.alpha,
-        test=problem.test,
+        test=chosen.test,
         method="aggregated",
-        sizes=problem.sizes,
-        witness=problem.witness(),
+        sizes=chosen.sizes,
+        witness=chosen.witness(),
         details={"table": tuple(rows), "u": u} | ({"by": rows[first]["by"]} if by else {}),
     )

@@ -20,20 +20,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from kernelbayes.arrays import as_generator
-from kernelbayes.compare import nulls, pairs, samples
+from kernelbayes.compare import nulls, pairs, problem, samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import TIES, BlockLength
 from kernelbayes.compare.pairs import Variable
-from kernelbayes.compare.problem import (
-    Estimate,
-    Method,
-    Moves,
-    Options,
-    Problem,
-    check_sizes,
-    jackknife,
-    run,
-)
+from kernelbayes.compare.problem import Estimate, Method, Moves, Options, Problem, jackknife
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Dense
 from kernelbayes.kernels import Kernel
@@ -130,8 +121,8 @@ def hsic_test(
         problems = all_pairs(X_here, Y_here, kernels_x, kernels_y)
         (kernel_x, kernel_y), details["chosen_from"] = samples.most_powerful(problems)
     X, Y = own(kernel_x.points(X, "X"), X), own(kernel_y.points(Y, "Y"), Y)
-    check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
-    return run(Pairs.of(X, Y, kernel_x, kernel_y, weights), options, details, LARGE)
+    problem.check_sizes(5, **{"the sample of pairs": samples.check_pairs(X=X, Y=Y)})
+    return problem.run(Pairs.of(X, Y, kernel_x, kernel_y, weights), options, details, LARGE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +146,7 @@ class Pairs(Problem):
         if weights is not None:
             kept, omega = samples.positive_weights(np.arange(len(omega)), weights, "the pairs")
             X, Y = take(X, kept), take(Y, kept)
-            check_sizes(5, **{"the sample of positive weight": len(omega)})
+            problem.check_sizes(5, **{"the sample of positive weight": len(omega)})
         return cls(((X, Y),), (kernel_x, kernel_y), omega, weights is not None)
 
     @cached_property

@@ -24,22 +24,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, as_generator, threads_for
-from kernelbayes.compare import nulls, samples
+from kernelbayes.compare import nulls, problem, samples
 from kernelbayes.compare.large import LARGE
 from kernelbayes.compare.nulls import TIES, BlockLength
-from kernelbayes.compare.problem import (
-    Estimate,
-    Method,
-    Moves,
-    Options,
-    Problem,
-    check_sizes,
-    jackknife,
-    one_space,
-    run,
-    same_columns,
-    sample_gram,
-)
+from kernelbayes.compare.problem import Estimate, Method, Moves, Options, Problem, jackknife
 from kernelbayes.compare.result import KernelTestResult, Witness
 from kernelbayes.gram import Factored, Gram
 from kernelbayes.kernels import Gaussian, Kernel
@@ -129,27 +117,27 @@ def mmd_test(
     options = Options(
         permutations, generator, alpha, method, unbiased, block_length, block_size, rank, weighted
     )
-    Y = same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
+    Y = problem.same_columns(X, Y, *(kernel if isinstance(kernel, list | tuple) else [kernel]))
     kernel = _default(X, Y) if kernel is None else kernel
     details = dict[str, Any]()
     if not isinstance(kernel, Kernel):
         if weighted:
             raise ValueError("choosing a kernel takes no weights; give one kernel")
         kernels = samples.candidates(kernel, "kernel", lambda: samples.pooled_family(X, Y))
-        X, Y = one_space(kernels[0], X, Y)
+        X, Y = problem.one_space(kernels[0], X, Y)
         here, (X, Y) = samples.hold_out({"X": (X,), "Y": (Y,)}, split, options.rng, (5, 2))
         problems = [TwoSamples.of(here[0], here[1], k) for k in kernels]
         (kernel,), details["chosen_from"] = samples.most_powerful(problems)
-    X, Y = one_space(kernel, X, Y)
-    check_sizes(2, X=count(X), Y=count(Y))
-    return run(TwoSamples.of(X, Y, kernel, weights_x, weights_y), options, details, LARGE)
+    X, Y = problem.one_space(kernel, X, Y)
+    problem.check_sizes(2, X=count(X), Y=count(Y))
+    return problem.run(TwoSamples.of(X, Y, kernel, weights_x, weights_y), options, details, LARGE)
 
 
 def _default(X: PointsLike, Y: PointsLike) -> Kernel:
     """Default kernel of both samples together: Gaussian for arrays of numbers."""
     if not all(type(sample) is np.ndarray and sample.dtype.kind in "fiu" for sample in (X, Y)):
         return samples.pooled_kernel(X, Y)
-    X, Y = one_space(Gaussian(1.0), X, Y)
+    X, Y = problem.one_space(Gaussian(1.0), X, Y)
     return vector_kernel(as_doubles(concatenate(X, Y)))
 
 
@@ -190,7 +178,7 @@ class TwoSamples(Problem):
     @cached_property
     def gram(self) -> Gram:
         """Gram matrix of the pooled sample."""
-        return sample_gram(self.kernels[0], self.points, len(self.omega) // 8)
+        return problem.sample_gram(self.kernels[0], self.points, len(self.omega) // 8)
 
     @property
     def work(self) -> float:

@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import (
-    as_array,
-    as_floats,
-    epsilon,
-    like,
-    namespace,
-    to_float,
-    to_numpy,
-    widened,
-)
+from kernelbayes.arrays import as_array, as_floats, epsilon, like, namespace, to_numpy, widened
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
@@ -60,7 +51,7 @@ class Embedding(Told, Decoding):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        return f"{name}({len(self)} points, mass {to_float(self.mass):.4g}, {self.kernel!r})"
+        return f"{name}({len(self)} points, mass {float(to_numpy(self.mass)):.4g}, {self.kernel!r})"
 
     def __add__(self, other: Embedding) -> Embedding:
         if not isinstance(other, Embedding):
@@ -236,7 +227,7 @@ def _off_diagonal(mu: Embedding) -> Array:
     xp = namespace(w)
     mass, squares = xp.sum(w), xp.sum(w**2)
     rest = mass**2 - squares
-    if not to_float(rest) > epsilon(mu.weights) * to_float(squares):
+    if not bool(rest > epsilon(mu.weights) * squares):
         raise ValueError("the unbiased estimate needs at least two points on each side")
     diagonal = xp.sum(w**2 * mu.kernel.diag(mu.points))
     return (mu._squared_norm() - diagonal) * mass**2 / rest

@@ -18,15 +18,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from scipy.special import logsumexp
 
-from kernelbayes.arrays import (
-    as_doubles,
-    as_generator,
-    as_vectors,
-    like,
-    namespace,
-    row_blocks,
-    to_numpy,
-)
+from kernelbayes.arrays import as_doubles, as_generator, as_vectors, like, namespace, row_blocks
 from kernelbayes.embedding.mean import LEAST_MASS, Kind, Weighted
 from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
@@ -136,7 +128,7 @@ def mode(mu: Weighted, starts: int, bandwidth: Bandwidth, by: Height) -> Points:
     P = mu.points
     numbers = is_array_api_obj(P) and P.ndim <= 2 and getattr(P.dtype, "kind", "f") in "fiub"
     if by == "weight" or not (numbers and mu.kernel.has_density):  # categories, angles, ...
-        heights = mu._rows if by == "weight" else np.atleast_2d(to_numpy(mu.valid()(P)))
+        heights = mu._rows if by == "weight" else np.atleast_2d(as_doubles(mu.valid()(P)))
         found = take(P, np.argmax(heights, axis=1))
         return first_point(found) if mu._single else found
     X = as_doubles(mu.vectors)
@@ -168,7 +160,7 @@ def sample(mu: Weighted, m: int, rng: Rng, method: Method, bandwidth: Bandwidth)
         return _independent(mu, m, generator, bandwidth)
     if bandwidth is not None:
         raise ValueError("herding does not smooth; bandwidth goes with method='iid'")
-    values = np.atleast_2d(to_numpy(mu.normalized()(mu.points)))
+    values = np.atleast_2d(as_doubles(mu.normalized()(mu.points)))
     rows = Gram.by_rows(mu.kernel, mu.points, products=False)
     return _picked(mu, np.stack([greedy(rows, row, m)[0] for row in values]))
 
@@ -182,8 +174,8 @@ def _independent(mu: Weighted, m: int, rng: Generator, bandwidth: Bandwidth) -> 
     h = np.ones(1) if bandwidth is None else as_doubles(bandwidth, "bandwidth")
     if h.size and not h.any():
         return drawn
-    X = np.asarray(to_numpy(P), dtype=float)
-    members = to_numpy(drawn).astype(float).reshape(len(W), m, -1)
+    X = as_doubles(P)
+    members = as_doubles(drawn).reshape(len(W), m, -1)
     moved = [keep_covariance(y, (X, w), bandwidth, rng) for y, w in zip(members, W, strict=True)]
     return like(moved[0] if mu._single else np.stack(moved), P)
 
@@ -210,9 +202,9 @@ def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
         return closed
     Y = mu.points if candidates is None else kernel.points(candidates, "candidates")
     heights = 2.0 * mu(Y) - kernel.diag(Y)
-    found = take(Y, np.atleast_1d(np.argmax(to_numpy(heights), axis=-1)))
+    found = take(Y, np.atleast_1d(np.argmax(as_doubles(heights), axis=-1)))
     if candidates is None and not isinstance(found, dict | list) and kernel.is_smooth:
-        X, start = (np.asarray(to_numpy(p), dtype=float) for p in (mu.points, found))
+        X, start = (as_doubles(p) for p in (mu.points, found))
         if kernel.gaussian_bandwidth is not None:
             best = _fixed_point(kernel, X, mu._rows, start)
         else:
@@ -224,16 +216,16 @@ def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
 
 def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
     """Return 2 mu_i(y) - k(y, y) as a function of rows i (q,) and points y (q, p, d): (q, p)."""
-    over = W @ to_numpy(kernel.features(X)) if kernel.finite else W
+    over = W @ as_doubles(kernel.features(X)) if kernel.finite else W
 
     def objective(rows: Ints, y: Floats) -> Floats:
         q, p, d = y.shape
         values = np.empty((q, p))
         for block in row_blocks(q, p * over.shape[1]):
             flat = y[block].reshape(-1, d)
-            K = to_numpy(kernel.features(flat) if kernel.finite else kernel(flat, X))
+            K = as_doubles(kernel.features(flat) if kernel.finite else kernel(flat, X))
             heights = np.einsum("qpn,qn->qp", K.reshape(-1, p, over.shape[1]), over[rows[block]])
-            own = np.einsum("ij,ij->i", K, K) if kernel.finite else to_numpy(kernel.diag(flat))
+            own = np.einsum("ij,ij->i", K, K) if kernel.finite else as_doubles(kernel.diag(flat))
             values[block] = 2.0 * heights - own.reshape(-1, p)
         return values
 

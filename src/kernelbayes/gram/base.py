@@ -11,18 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from kernelbayes.arrays import BLOCK_ENTRIES, as_doubles, namespace, row_blocks, threads_for
+from kernelbayes.gram import solvers
 from kernelbayes.gram.features import check_rank, nystrom
 from kernelbayes.gram.lapack import check_factor, pivoted_factor, solve_triangular, symmetric_factor
-from kernelbayes.gram.solvers import (
-    RESCUE_BOUND,
-    DenseRidge,
-    DenseSigned,
-    DenseWeighted,
-    Solver,
-    check_ridge,
-    check_weights,
-    factor_with_ridge,
-)
+from kernelbayes.gram.solvers import Solver, check_ridge, check_weights, factor_with_ridge
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, doubled, take
 from kernelbayes.types import Array, Ints, Points, Rng
@@ -246,7 +238,7 @@ class Dense(Gram):
             L, pivots, rank = pivoted_factor(self.G)
         result = np.empty((self.n, rank), dtype=self.G.dtype)
         result[pivots] = np.tril(L[:, :rank])
-        check_factor(self.G, result, RESCUE_BOUND)
+        check_factor(self.G, result, solvers.RESCUE_BOUND)
         if self.tol is not None:  # columns come in the order of what they explain
             explained = np.cumsum(np.einsum("ij,ij->j", result, result))
             needed = 1 + np.count_nonzero(explained < (1.0 - self.tol) * explained[-1:])
@@ -259,7 +251,7 @@ class Dense(Gram):
         if isinstance(self.G, np.ndarray):
             return self._pivoted[0]
         L = symmetric_factor(self.G)
-        check_factor(self.G, L, RESCUE_BOUND)
+        check_factor(self.G, L, solvers.RESCUE_BOUND)
         return L
 
     def features(self, X: Points) -> Array:
@@ -270,7 +262,7 @@ class Dense(Gram):
     def ridge(self, eta: float) -> Solver:
         """Solver of (G + n eta I)^-1 B by one Cholesky factorisation."""
         L, diagnostics = factor_with_ridge(self.G, self.n * check_ridge(eta), unit=self.n)
-        return DenseRidge(diagnostics, None, L)
+        return solvers.DenseRidge(diagnostics, None, L)
 
     def weighted(self, r: Array, ridge: float) -> Solver:
         """Solver of S (S G S + ridge I)^-1 S B on the points with r > 0."""
@@ -282,14 +274,14 @@ class Dense(Gram):
             s = xp.where(positive, xp.sqrt(xp.where(positive, r, xp.ones_like(r))), 0.0 * r)
             inverse = xp.where(positive, 1.0 / xp.where(positive, s, xp.ones_like(s)), 0.0 * s)
             L, diagnostics = factor_with_ridge(s[:, None] * self.G * s[None, :], ridge)
-            return DenseWeighted(diagnostics, r, L, s, inverse, None)
+            return solvers.DenseWeighted(diagnostics, r, L, s, inverse, None)
         active = np.flatnonzero(r)
         s = np.sqrt(r[active])
         A = self.G.take(active, axis=0).take(active, axis=1)  # twice as fast as np.ix_
         A *= s[:, None]
         A *= s
         L, diagnostics = factor_with_ridge(A, ridge, overwrite=True)
-        return DenseWeighted(diagnostics, r, L, s, 1.0 / s, active)
+        return solvers.DenseWeighted(diagnostics, r, L, s, 1.0 / s, active)
 
     def signed(self, d: Array, ridge: float) -> Solver:
         """Solver of D G ((D G)^2 + ridge I)^-1 D B."""
@@ -297,7 +289,7 @@ class Dense(Gram):
             from kernelbayes.gram.factored import LowRank
 
             return LowRank(self.factor).signed(d, ridge)
-        return DenseSigned.of(self.G, check_weights(d, self.n, self.G), check_ridge(ridge))
+        return solvers.DenseSigned.of(self.G, check_weights(d, self.n, self.G), check_ridge(ridge))
 
 
 def check_finite(A: Array) -> None:

@@ -16,18 +16,10 @@ from kernelbayes.arrays import (
     weighted_sum,
     widened,
 )
+from kernelbayes.gram import solvers
 from kernelbayes.gram.base import Gram, check_finite
 from kernelbayes.gram.features import Landmarks, partial_cholesky, pivoted_cholesky
-from kernelbayes.gram.solvers import (
-    FactoredRidge,
-    FactoredSigned,
-    Solver,
-    check_ridge,
-    check_weights,
-    factor_with_ridge,
-    same_kind,
-    scale_rows,
-)
+from kernelbayes.gram.solvers import Solver, check_ridge, same_kind, scale_rows
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import concatenate, count, sum_over_rows, take
 from kernelbayes.types import Array, Floats, Ints, Points, Rng
@@ -74,8 +66,8 @@ class Factored(Gram):
         self, r: Array | None, ridge: float, moment: Array | None, unit: float = 1.0
     ) -> Solver:
         C = self.moments(r, ridge=ridge)[0] if moment is None else moment
-        R, diagnostics = factor_with_ridge(C, ridge, unit=unit)
-        return FactoredRidge(diagnostics, r, self, R)
+        R, diagnostics = solvers.factor_with_ridge(C, ridge, unit=unit)
+        return solvers.FactoredRidge(diagnostics, r, self, R)
 
     def at(self, solver: Solver, Phi: Array) -> Array:
         """Values L A (n, k) at the points, with a solver's coefficients A of features Phi."""
@@ -89,10 +81,10 @@ class Factored(Gram):
         """Solver of D G ((D G)^2 + ridge I)^-1 D B through C = L^T D L."""
         ridge, d = check_ridge(ridge), self._check(d)
         C = self.moments(d)[0] if moment is None else moment
-        return FactoredSigned.of(self, d, C, ridge)
+        return solvers.FactoredSigned.of(self, d, C, ridge)
 
     def _check(self, weights: Array, signed: bool = True) -> Array:
-        return check_weights(weights, self.n, None, signed)
+        return solvers.check_weights(weights, self.n, None, signed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +141,7 @@ class LowRank(Factored):
         return self.L @ same_kind(self.L, A)
 
     def _check(self, weights: Array, signed: bool = True) -> Array:
-        return check_weights(weights, self.n, self.L, signed)
+        return solvers.check_weights(weights, self.n, self.L, signed)
 
 
 @dataclass(frozen=True, eq=False)

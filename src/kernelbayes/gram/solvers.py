@@ -11,23 +11,8 @@ import numpy as np
 import scipy.linalg
 from array_api_compat import device
 
-from kernelbayes.arrays import (
-    as_floats,
-    epsilon,
-    multiply_into,
-    namespace,
-    threads_for,
-    to_float,
-    warn,
-)
-from kernelbayes.gram.lapack import (
-    LinAlgError,
-    cholesky,
-    condition_number,
-    eigh,
-    solve,
-    solve_triangular,
-)
+from kernelbayes.arrays import as_floats, epsilon, namespace, threads_for, to_float, warn
+from kernelbayes.gram.lapack import cholesky, condition_number, eigh, solve, solve_triangular
 from kernelbayes.points import positive
 from kernelbayes.types import Array
 
@@ -95,9 +80,11 @@ class Solver(ABC):
 
     def weigh_own(self, V: Array) -> Array:
         """As ``weigh``, in the memory of V, which nobody else holds."""
-        if self.weights is None:
-            return V
-        return multiply_into(V, self.weights[:, None] if V.ndim == 2 else self.weights)
+        s = self.weights
+        if s is None or not isinstance(V, np.ndarray) or V.dtype != s.dtype:
+            return self.weigh(V)
+        V *= s[:, None] if V.ndim == 2 else s
+        return V
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,12 +232,12 @@ def factor_with_ridge(
             try:
                 L = cholesky(_add_diagonal(A, used, overwrite and rescues == 0))
                 break
-            except LinAlgError:
+            except np.linalg.LinAlgError:
                 if overwrite and rescues == 0:  # undo the first addition, made in place
                     A = _add_diagonal(A, -used, True)
                 step = max(used, epsilon(A) * n * largest) * RESCUE_FACTOR
                 if used >= bound or step <= 0.0:
-                    raise LinAlgError(
+                    raise np.linalg.LinAlgError(
                         f"a Gram matrix of size {n} is not positive semi-definite even with a "
                         f"ridge of {used:.1e}; check the kernel with kernelbayes.laws.check_kernel"
                     ) from None

@@ -12,15 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import (
-    add_into,
-    as_array,
-    as_floats,
-    like,
-    multiply_into,
-    namespace,
-    to_numpy,
-)
+from kernelbayes.arrays import add_into, as_array, as_doubles, like, multiply_into, namespace
 from kernelbayes.kernels.base import Kernel, answer, as_kernel
 from kernelbayes.kernels.radial import Gaussian
 from kernelbayes.points import option, positive, positive_each
@@ -258,11 +250,10 @@ class Warped(Combined):
         The unit of a coordinate is its median absolute value (of those that are not zero), the
         bandwidth ``scale`` times the median distance of the transformed points.
         """
-        sizes = np.abs(to_numpy(as_floats(X, "X")))
-        sizes = sizes.reshape(len(sizes), -1)
+        X = Gaussian(1.0).points(X)
+        sizes = np.abs(as_doubles(X))
         units = [float(np.median(s[s > 0])) if np.any(s > 0) else 1.0 for s in sizes.T]
-        blank = cls(Gaussian(1.0), transform, tuple(units))
-        warped = blank._warped(blank.points(X))
+        warped = cls(Gaussian(1.0), transform, tuple(units))._warped(X)
         return cls(Gaussian.median(warped, scale), transform, tuple(units))
 
     @property

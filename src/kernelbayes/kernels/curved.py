@@ -12,17 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation as SpatialRotation
 
-from kernelbayes.arrays import (
-    as_floats,
-    as_vectors,
-    like,
-    namespace,
-    narrowed,
-    to_numpy,
-    weighted_sum,
-)
+from kernelbayes.arrays import as_floats, like, namespace, narrowed, to_numpy, weighted_sum
 from kernelbayes.kernels.radial import Radial
-from kernelbayes.points import positive, positive_each
+from kernelbayes.points import positive, positive_each, vectors
 from kernelbayes.types import Array, Floats, Points, PointsLike
 
 
@@ -74,7 +66,7 @@ class Periodic(_Curved):
 
     def mean_of(self, points: Points, weights: Array) -> Array:
         """Direction of the average of points on the circle, in [0, period)."""
-        X = as_vectors(points, "points")
+        X = vectors(points)
         xp = namespace(X)
         scale = like(self.period, X) / (2.0 * math.pi)
         angle = X / scale
@@ -114,7 +106,7 @@ class Rotation(_Curved):
         X = as_floats(X, name)
         if X.ndim != 3 or X.shape[1:] != (3, 3) or X.shape[0] == 0:
             raise ValueError(f"{name} must be rotations of shape (n, 3, 3), got {tuple(X.shape)}")
-        A = np.asarray(to_numpy(X), dtype=np.float64)
+        A = to_numpy(X).astype(np.float64)
         off = np.abs(A @ A.swapaxes(1, 2) - np.eye(3)).max(axis=(1, 2))
         bad = np.flatnonzero((off > 1e-3) | (np.linalg.det(A) < 0))
         if bad.size:
