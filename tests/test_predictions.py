@@ -216,3 +216,23 @@ def test_a_row_of_a_mixed_frame_is_one_observation():
     frame = pd.DataFrame({"a": X[:, 0], "kind": NAMES})
     model = kb.KernelBayesRule(rng=0).fit(frame, Z[:, 1])
     np.testing.assert_allclose(model.predict(frame.iloc[3]), model.predict(frame.iloc[[3]]))
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="boolean")]
+)
+def test_truth_values_are_two_classes(kind):
+    """They were classes to predict_proba and to calibrate, and numbers to predict and to score."""
+    truth = Z[:, 0] > 0.0
+    model = kb.KernelBayesRule().fit(X, kind(truth))
+    P, found = model.predict_proba(X), model.predict(X)
+    assert model.classes_.tolist() == [False, True]
+    assert found.dtype == bool
+    np.testing.assert_array_equal(found, P[:, 1] > P[:, 0])
+    assert model.score(X, kind(truth)) == np.mean(found == truth)
+    with pytest.raises(TypeError, match="use predict_proba"):
+        model.predict(X, return_std=True)
+    names = kb.KernelBayesRule().fit(X, np.where(truth, "yes", "no"))
+    np.testing.assert_array_equal(names.predict(X) == "yes", found)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0})
+    assert kb.tune(kb.KernelBayesRule(), frame, kind(truth)).score(frame, kind(truth)) > 0.8

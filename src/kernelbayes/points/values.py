@@ -42,11 +42,11 @@ F = TypeVar("F")
 
 
 def numeric_values(Z: PointsLike) -> Array | None:
-    """Values (n, d) of numeric points; None for any other points."""
+    """Values (n, d) of numeric points; None for any other points: truth values are two classes."""
     if isinstance(Z, dict):
         return None
     array = as_array(Z)
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiub":
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
         return None
     values = as_floats(array, "Z")
     return namespace(values).reshape(values, (values.shape[0], -1))

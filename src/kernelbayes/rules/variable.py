@@ -116,7 +116,7 @@ def checked_pairs(
     Z = as_array(Z, "Z") if isinstance(Z, np.ndarray) else Z  # masked entries become NaN
     if is_table(Z) and not isinstance(Z, dict | list) and as_array(Z).ndim <= 2:
         refuse_missing(Z, "y")
-        checked = check_array(Z, dtype=None, ensure_2d=False, input_name="y")
+        checked = check_array(as_array(Z), dtype=None, ensure_2d=False, input_name="y")
         Z = Z if is_frame(Z) and checked.ndim == 2 else checked
         X = as_fine_as(checked, X)
     return X, Z
