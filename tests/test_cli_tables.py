@@ -125,6 +125,13 @@ def test_filter_and_follow(walk, capsys, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.concatenate(shown), expected.mean()[:, 0], rtol=1e-9)
     assert main(["filter", "--model", model, "--new", new, "--smooth"]) == 0
     assert len(numbers(capsys.readouterr().out, "z_mean")) == 7
+    # Sequences of new data are told apart by the column of training, where there is one.
+    both = written(tmp_path / "both.csv", walk=["a"] * 3 + ["b"] * 3, x=x[:6])
+    for given in ([], ["--sequence", "walk"]):
+        assert main(["filter", "--model", model, "--new", both, *given]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[-1] == shown[-2]
+    assert shown[-1].startswith("walk,z_mean")
 
 
 def follow(model, state, lines, monkeypatch, capsys):

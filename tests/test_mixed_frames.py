@@ -211,3 +211,22 @@ def test_a_column_of_two_kinds_says_which_table_holds_what(walk):
     with pytest.raises(TypeError, match="holds numbers in X and categories in Y"):
         kb.mmd_test(X, other)
     assert kb.drift_report(X, other.astype({"count": float}), rng=0).pvalue > 0.0
+
+
+def test_holes_in_training_rows_are_refused_with_what_to_do():
+    """What the messages advise works as written."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60)})
+    frame["b"] = frame["a"] + 0.1 * rng.normal(size=60)
+    frame["c"] = rng.choice(["x", "y"], 60).astype(object)
+    z, holes = frame["a"].to_numpy(), frame.copy()
+    holes.loc[3, "b"], holes.loc[5, "c"] = np.nan, None
+    with pytest.raises(ValueError, match=r"X\['b'\].*in row 3 .*drop or impute.*KernelBelief"):
+        kb.KernelBayesRule().fit(holes, z)
+    filled = holes.copy()
+    beliefs = kb.KernelBeliefPropagation("tree").fit(frame).query(["b"], evidence=holes)
+    filled["b"] = holes["b"].fillna(pd.Series(np.asarray(beliefs["b"].mean())[:, 0]))
+    with pytest.raises(ValueError, match=r"X\['c'\].*in row 5 .*fillna\('missing'\)"):
+        kb.KernelBayesRule().fit(filled, z)
+    filled["c"] = filled["c"].fillna("missing")
+    assert kb.KernelBayesRule().fit(filled, z).score(filled, z) > 0.9

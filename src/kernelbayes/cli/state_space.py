@@ -67,13 +67,14 @@ def _filter(arguments: argparse.Namespace) -> None:
             raise InputError("give --new FILE, --follow or --save FILE")
         return
     sheet = sheets.read(arguments.new)
-    tables, beliefs = [], []
-    for rows in sheets.groups(sheet, arguments.sequence, arguments.new):
+    tables, beliefs, learned = [], [], columns.get("sequence")
+    sequence = arguments.sequence or (learned if learned in sheet else None)
+    for rows in sheets.groups(sheet, sequence, arguments.new):
         part = {name: column[rows] for name, column in sheet.items()}
         X, u = _observed(part, columns, arguments.new)
         found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
         beliefs.append(found)
-        label = {} if arguments.sequence is None else {arguments.sequence: part[arguments.sequence]}
+        label = {} if sequence is None else {sequence: part[sequence]}
         tables.append({**label, **_table(found, columns["z"], arguments.level)})
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     found = beliefs[0] if len(beliefs) == 1 else beliefs
@@ -87,6 +88,7 @@ def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     sheet, path = sheets.read(arguments.data), arguments.data
     texts = sheets.texts(sheets.chosen(sheet, arguments.x, path))
     columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u, "texts": texts}
+    columns["sequence"] = arguments.sequence
     X, Z, U = [], [], []
     for rows in sheets.groups(sheet, arguments.sequence, path):
         part = {name: column[rows] for name, column in sheet.items()}

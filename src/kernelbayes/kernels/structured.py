@@ -65,9 +65,8 @@ class Delta(Kernel):
             raise ValueError(f"{name} is empty: shape {tuple(X.shape)}; expected n categories")
         holes = blanks(to_numpy(X))
         if holes.any():
-            raise refused(
-                holes, f"{name} has missing categories (NaN, None)", "drop or name them first"
-            )
+            do = "drop those rows, or make a category of what is missing: fillna('missing')"
+            raise refused(holes, f"{name} has missing categories (NaN, None)", do)
         return X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
 
     def _cross(self, X: Points, Y: Points) -> Array:
