@@ -388,3 +388,19 @@ def test_a_kernel_on_indices_works_in_every_estimator():
     plain = kb.KernelBayesRule(kernel, kz, literal=True).fit(x[:70], z[:70])
     np.testing.assert_allclose(model.predict(new), plain.predict(x[70:]), rtol=1e-5)
     assert model.score(new, z[70:]) > 0.5
+
+
+def test_large_fits_have_landmarks_by_default(monkeypatch):
+    """An exact fit to 20 000 pairs takes minutes and 10 GB, and predicts the same."""
+    rng = np.random.default_rng(0)
+    x, at = rng.normal(size=(300, 2)), rng.normal(size=(200, 2)).clip(-2, 2)
+    z = np.sin(x[:, 0]) + 0.1 * rng.normal(size=300)
+    exact = kb.KernelBayesRule().fit(x, z)
+    monkeypatch.setattr("kernelbayes.estimators.EXACT_PAIRS", 250)
+    monkeypatch.setattr("kernelbayes.estimators.RANK_BEYOND", 100)
+    large, again = (kb.KernelBayesRule().fit(x, z) for _ in range(2))
+    assert 0 < large.rule_.inputs.kernel.rank <= 100
+    np.testing.assert_array_equal(large.predict(at), again.predict(at))  # no seed was given
+    # A third of the points as landmarks: far below the error of the noise, 0.1.
+    np.testing.assert_allclose(large.predict(at), exact.predict(at), atol=0.05)
+    assert not kb.KernelBayesRule(exact.kernel_x_).fit(x, z).rule_.inputs.kernel.finite
