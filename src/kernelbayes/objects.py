@@ -10,10 +10,7 @@ import numpy.typing as npt
 
 
 def numbers_of(X: npt.NDArray[np.object_], name: str) -> npt.NDArray[Any]:
-    """Objects as numbers, NaN where missing; unchanged if one of them is not a number.
-
-    Truth values stay what they are, None where missing: with NaN they would be read as numbers.
-    """
+    """Objects as numbers, NaN (None of truth values) where missing; other objects as they are."""
     values = X.ravel().tolist()
     kinds = set(map(type, values))
     blank = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}

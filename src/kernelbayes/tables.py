@@ -107,11 +107,7 @@ def extra(module: str, name: str, needed: str) -> Any:
 
 
 class Documented:
-    """Mixin of scikit-learn estimators whose picture in a notebook links to the documentation.
-
-    To that at the address in the environment variable ``KERNELBAYES_DOCS``, or to what ``make
-    docs`` has built in this checkout; without either there is no link.
-    """
+    """Estimators whose notebook picture links to ``KERNELBAYES_DOCS``, or to what is built here."""
 
     _doc_link_module = __name__.partition(".")[0]
 

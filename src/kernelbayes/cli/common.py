@@ -91,10 +91,7 @@ KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 def page_of(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], found: Any, learn: Any
 ) -> None:
-    """Write the report of a model's answer, with its calibration where possible.
-
-    It is not for hidden variables that are not numbers, or for rules without a closed form.
-    """
+    """Write the report of a model's answer, with its calibration where there is a closed form."""
     if arguments.report is None:
         return
     data = {"training": arguments.data or arguments.model, "new rows": arguments.new}

@@ -18,18 +18,18 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
-def seed(text: str) -> int:
-    """Read a seed."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be an integer >= 0, got {text!r}")
-    return int(text)
+def integer(least: int) -> Callable[[str], int]:
+    """Return a reader of integers of at least so much."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be an integer >= {least}, got {text!r}")
+        return int(text)
+
+    return read
 
 
-def positive(text: str) -> int:
-    """Read a count."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
-    return int(text)
+seed, positive = integer(0), integer(1)
 
 
 def rounds(text: str) -> int | Literal["auto"]:
@@ -58,11 +58,6 @@ def names(text: str) -> list[str]:
     return found
 
 
-def page(text: str) -> Path:
-    """Read the name of a report page."""
-    return ending(".html", ".htm")(text)
-
-
 def ending(*kinds: str) -> Callable[[str], Path]:
     """Return a reader of output file names with one of these extensions."""
 
@@ -76,3 +71,6 @@ def ending(*kinds: str) -> Callable[[str], Path]:
         return path
 
     return read
+
+
+page = ending(".html", ".htm")

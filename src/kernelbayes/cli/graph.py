@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.common import add_command, page
 from kernelbayes.cli.errors import InputError
 from kernelbayes.graphs import KernelBeliefPropagation
+from kernelbayes.objects import blanks
 
 
 def add_graph(commands: Any) -> None:
@@ -48,25 +48,19 @@ def _graph(arguments: argparse.Namespace) -> None:
     beliefs = model.query(evidence=new)
     found: sheets.Sheet = {}
     for name, given in new.items():
-        belief, empty = beliefs[name], _empty(given)
+        belief, empty = beliefs[name], blanks(given)
         if given.dtype.kind == "f":
             mean, ends = to_numpy(belief.mean())[:, 0], to_numpy(belief.interval(arguments.level))
             columns = {"": mean, "_low": ends[:, 0, 0], "_high": ends[:, 0, 1]}
             found |= {name + end: np.where(empty, values, given) for end, values in columns.items()}
         else:
             found[name] = np.where(empty, np.asarray(belief.mode()).ravel(), given)
-    holes = [name for name, given in new.items() if any(_empty(given))]
+    holes = [name for name, given in new.items() if any(blanks(given))]
     if arguments.report is not None:
         asked = model.query(holes or list(new), evidence=new)
         data = {"table": arguments.data, "filled": path, "rows": len(next(iter(new.values())))}
         page(arguments, asked, data, model=model, level=arguments.level)
     sheets.write(found, arguments.out)
-
-
-def _empty(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which cells are empty: NaN among numbers, None among categories."""
-    numbers = column.dtype.kind == "f"
-    return np.array([np.isnan(value) if numbers else value is None for value in column])
 
 
 def _nodes(sheet: sheets.Sheet) -> dict[str, Any]:

@@ -78,11 +78,7 @@ def walls() -> Plan:
 
 
 def nearest_wall(eyes: Floats, angles: Floats, ends: Floats) -> tuple[Floats, Ints]:
-    """Distance (n,) from eyes (n, 2) to the first wall at angles (n,), and its row in ends.
-
-    Solves eye + t d = end + s (other end - end) for all n rays and m walls at once; infinite
-    where there is no wall.
-    """
+    """Distance (n,) from eyes (n, 2) to the first wall at angles (n,), and its row in ends."""
     start, along = ends[:, 0], ends[:, 1] - ends[:, 0]
     d = np.column_stack([np.cos(angles), np.sin(angles)])
     gap = start - eyes[:, None]

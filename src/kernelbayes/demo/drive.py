@@ -21,11 +21,7 @@ LOOSE, VEER, SHIFT = 0.1, 0.06, 0.03
 
 @dataclass(frozen=True)
 class Drive:
-    """One drive: frames (T, ROWS, COLUMNS, 3), their states (T, 3), and the wheels.
-
-    Wheels (T, 2) measure the movement before each frame: metres, and the turn in radians; the first
-    row is 0. The robot observes pixels, or learned features of them.
-    """
+    """Frames (T, ROWS, COLUMNS, 3), states (T, 3), wheels (T, 2: metres and turn before each)."""
 
     frames: Floats
     states: Floats
@@ -72,10 +68,7 @@ def roll(z: Floats, rng: np.random.Generator, control: Floats | None = None) -> 
 
 
 def drive(frames: int, rng: Rng = None, room: str | None = None) -> Floats:
-    """States (frames, 3) of one drive: x and y in metres, heading in radians.
-
-    It starts in ``room``, a key of ``ROOMS`` or "corridor", by default a random one.
-    """
+    """States (frames, 3) of a drive from a room or the "corridor": x, y in metres, heading."""
     rng = as_generator(rng)
     room = str(rng.choice([*ROOMS, "corridor"])) if room is None else room
     place, heading = _somewhere(room, rng), rng.uniform(-np.pi, np.pi)

@@ -115,10 +115,7 @@ def choose_neighbours(labelled: Drive) -> int:
 
 
 def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | None, str]:
-    """Return the filter that does best on the last quarter, learned from all frames.
-
-    Also the features of frames that it uses (None for pixels), and a line about the choice.
-    """
+    """Filter that does best on the last quarter, features of frames (None: pixels), and a line."""
     tried = [(scale, False) for scale in FRAME_SCALES]
     try:
         import_torch()
@@ -230,10 +227,7 @@ def pictures(
 
 
 def place_density(beliefs: Beliefs) -> Floats:
-    """Square roots of the densities of the place (T, rows, columns) on a grid.
-
-    Each is divided by its largest value; the root makes faint parts visible.
-    """
+    """Square roots of the densities of the place (T, rows, columns), over their largest value."""
     x, y = ((np.arange(int(PER_METRE * side)) + 0.5) / PER_METRE for side in (WIDTH, DEPTH))
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     places = embed(beliefs.points[:, :2], Gaussian(BLUR), beliefs.weights)

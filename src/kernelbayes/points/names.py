@@ -44,10 +44,7 @@ def frame_columns(X: PointsLike) -> dict[str, npt.NDArray[Any]]:
 
 
 def order_of(names: Names, expected: Names, name: str = "X") -> list[int] | None:
-    """Positions of the expected names among names; None if nothing is to be moved.
-
-    Raises a ValueError with both lists if the names are not the same.
-    """
+    """Positions of the expected names among names; None if they are the same, an error if not."""
     if names is None or expected is None or names == expected:
         return None
     if sorted(names) != sorted(expected):
@@ -66,10 +63,7 @@ def order_of(names: Names, expected: Names, name: str = "X") -> list[int] | None
 def in_order(
     X: PointsLike, expected: Names, name: str = "X", *, by_name: bool = False
 ) -> PointsLike:
-    """Frame or mapping with its columns in the expected order; anything else as it is.
-
-    With ``by_name`` a kernel looks for its columns itself, among others or not.
-    """
+    """Frame or mapping in the expected order; ``by_name`` a kernel looks for its columns."""
     if not isinstance(X, Mapping) and frame_kind(X) != "DataFrame":
         return X
     names = column_names(X) or ()
@@ -118,10 +112,7 @@ def named_row(x: PointsLike, expected: Names) -> dict[str, Any] | None:
 def query(
     X: PointsLike, training: Points, names: Names, name: str = "X_new", *, by_name: bool = False
 ) -> tuple[PointsLike, bool]:
-    """Put what is asked about in the order of training, and say whether it is a single point.
-
-    One point is given by name, or is a number, a string or an array of one point's shape.
-    """
+    """Put what is asked about in the order of training, and say whether it is a single point."""
     row = None if frame_kind(X) == "DataFrame" else named_row(X, names)
     if row is not None:
         row = in_order(row, names, name, by_name=by_name)

@@ -77,10 +77,7 @@ def vectors(points: Points) -> Array:
 
 
 def refuse_missing(X: PointsLike, name: str) -> None:
-    """Refuse what is no table of finite numbers, in words by which scikit-learn's checks know it.
-
-    Those are dates, complex numbers, missing and infinite entries, and no rows or columns at all.
-    """
+    """Refuse what is no table of finite numbers, in words that scikit-learn's checks know."""
     array = None if scipy.sparse.issparse(X) else as_array(X, name)
     if not isinstance(array, np.ndarray):
         return
@@ -160,10 +157,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def own(points: Points, source: PointsLike = None) -> Points:
-    """Copy of points, so that nobody who holds the ``source`` they were read from can change them.
-
-    An array that was made while it was read is not copied again. A torch copy keeps its graph.
-    """
+    """Copy of points that nobody who holds the ``source`` they were read from can change."""
     if isinstance(points, Mapping):
         parts = source if isinstance(source, Mapping) else {}
         return {name: own(part, parts.get(name)) for name, part in points.items()}

@@ -104,10 +104,7 @@ def _is_probability(prior: MeanElement) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Joint(Embedding):
-    """Embedding of a pair under the product kernel, from :func:`chain_rule`.
-
-    Its points are a mapping with parts "x" (the conditioning variable) and "z".
-    """
+    """Embedding of pairs ("x", "z") under the product kernel, from :func:`chain_rule`."""
 
     # Form (a) lives on a grid: weights (n, m) over z_i and prior points u_j.
     grid: tuple[Points, Points, Array] | None = field(default=None, repr=False)
@@ -250,10 +247,7 @@ def turned(
     ridge: float,
     values: Array | None = None,
 ) -> tuple[Conditional, Array | None]:
-    """Conditional in the other direction, and the coefficients of E[values] if values are given.
-
-    The last column of values (n, k) is the constant 1. With finite features both need one pass.
-    """
+    """Conditional turned round, and coefficients of E[values]; the last value is the constant 1."""
     G, moment, cross = cond.outputs.gram, None, None
     if isinstance(G, Factored) and values is not None:
         moment, cross = G.moments(weights, values, ridge if method == "importance" else 0.0)

@@ -131,10 +131,7 @@ class ConditionalEmbedding(Merging):
         return filled(rule, found, rule.outputs.uniform)
 
     def loo_errors(self, ridges: npt.ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Ridges (q,), by default over nine decades, and their leave-one-out errors (q,).
-
-        Means of ``|phi(z_i) - mu_{Z|x_i}^{(-i)}|^2``, in closed form (CME13 section 3.2).
-        """
+        """Ridges (q,), over nine decades by default, and leave-one-out errors in the RKHS (q,)."""
         return self.conditional_.loo_errors(ridges)
 
     def apply(self, prior: MeanElement) -> Array:

@@ -221,11 +221,7 @@ def filled_values(
     rule: Conditional, X: Points, coefficients: Array, values: Array, prior: Array,
     normalize: bool = False, literal: bool = False,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,).
-
-    ``coefficients`` are those of the values and of the constant 1. Weights (n,) are computed only
-    for points outside the sample.
-    """
+    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,)."""
     found, near = rule.supported(coefficients, X)
     found, mass = found[:, :-1], found[:, -1]
     raw, share = found, 0.0 * near

@@ -5,6 +5,7 @@ The score chooses the first ridge of Bayes' rule.
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 
 from kernelbayes.arrays import as_doubles, like, threads_for, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
@@ -197,11 +198,6 @@ def _project_box_sum(w: Floats, upper: float, low: float, high: float) -> Floats
     if low <= total <= high:
         return clipped
     target = low if total < low else high
-    left, right = float(w.min()) - upper, float(w.max())
-    for _ in range(60):  # bisection for the common shift
-        shift = 0.5 * (left + right)
-        if np.clip(w - shift, 0.0, upper).sum() > target:
-            left = shift
-        else:
-            right = shift
-    return np.asarray(np.clip(w - 0.5 * (left + right), 0.0, upper))
+    ends = float(w.min()) - upper, float(w.max())
+    shift = brentq(lambda t: np.clip(w - t, 0.0, upper).sum() - target, *ends, xtol=1e-15)
+    return np.asarray(np.clip(w - shift, 0.0, upper))

@@ -116,10 +116,7 @@ class Merging:
         return self._learn(replace(x, names=found[0].names), replace(z, names=found[1].names))
 
     def merge(self, other: Self) -> Self:
-        """Return the estimator that has learned from the pairs of both; neither is changed.
-
-        Both must have been fitted with the same kernels. ``a + b`` is the same.
-        """
+        """Return the estimator of the pairs of both (``a + b``); kernels must be the same."""
         mine, others = self._learned(), other._learned() if type(other) is type(self) else None
         if mine is None or others is None:
             raise ValueError(f"merge needs two fitted estimators of one class, got {other!r}")
@@ -160,10 +157,7 @@ class Merging:
         return int(self.rng) if isinstance(self.rng, int | np.integer) else 0
 
     def _fit_source(self, source: Source, prior: Any = None) -> Self:
-        """Fit all pairs of a source; kernels and landmarks are chosen from a random part of them.
-
-        From what can be read only once, the part is the first batch.
-        """
+        """Fit a source; kernels and landmarks come from a random part, or from the first batch."""
         (X, Z), source = source.first()
         names, flat = names_of((X, Z)), getattr(as_array(Z), "ndim", 2) == 1
         limit = max(LOO_POINTS, KEPT_PER_FEATURE * (self.rank or 0))
@@ -217,10 +211,7 @@ def variables_of(statistics: Statistics) -> Pair:
 def tilted(
     weights: Array, likelihood: Conditional, prior: MeanElement, method: str, again: Again | None
 ) -> tuple[Array, Conditional]:
-    """Weights of a prior on the kept pairs, and the likelihood with sums over all pairs under it.
-
-    ``weights`` are those of the kept pairs as they are, equal ones where the prior has no mass.
-    """
+    """Weights of a prior on the kept pairs, and the likelihood with sums over all under it."""
     if again is None or not isinstance(prior, Embedding):
         raise ValueError(
             "statistics hold sums under the training marginal; a prior needs the pairs once more: "

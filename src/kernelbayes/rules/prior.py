@@ -145,10 +145,7 @@ def _check_covered(cme: Conditional, prior: Embedding, gamma: Array) -> None:
 
 
 def usable_weights(weights: Array, method: BayesMethod) -> Array:
-    """Cut weights off at zero for the importance rule; fall back when nothing is left.
-
-    Nothing is left when no weight reaches the rounding of the training marginal's 1/n.
-    """
+    """Cut weights off at zero for the importance rule; fall back if only rounding is left."""
     xp = namespace(weights)
     if method == "importance":
         weights = xp.clip(weights, min=0.0)  # IW22 Alg. 1, line 2

@@ -38,6 +38,7 @@ import numpy as np
 from kernelbayes.arrays import as_generator, like, namespace, to_numpy
 from kernelbayes.embedding import Embedding, MeanElement, embed
 from kernelbayes.gram import Gram, check_ridge, exact_features
+from kernelbayes.gram.finite import FiniteKernel
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import loo_subset, ridge_grid
 from kernelbayes.gram.solvers import ridge_or_loo
@@ -67,10 +68,7 @@ Method = Literal["kulsif", "rulsif", "ulsif", "kmm"]
 
 @dataclass(frozen=True)
 class DensityRatio:
-    """An estimated ratio of densities, numerator over denominator.
-
-    ``at_denominator`` (n,) is the ratio at the denominator's points, not negative.
-    """
+    """An estimated ratio of densities, ``at_denominator`` (n,) at the denominator's own points."""
 
     at_denominator: Array
     method: str
@@ -91,9 +89,7 @@ class DensityRatio:
         values = self._evaluate(in_order(X, self.names))
         return namespace(values).clip(values, min=0.0)
 
-    def __call__(self, X: PointsLike) -> Array:
-        """Ratio at new points; the same as ``ratio(X)``."""
-        return self.ratio(X)
+    __call__ = ratio
 
 
 @dataclass(frozen=True)
@@ -120,26 +116,19 @@ class _Explained:
 
 
 @dataclass(frozen=True, eq=False)
-class _Basis(Kernel):
+class _Basis(FiniteKernel):
     """Kernel whose features are another kernel's values at given centres."""
 
     kernel: Kernel
     centres: Points = field(repr=False)
 
-    finite = True  # the values at the centres are the features
+    rank = property(lambda self: count(self.centres), doc="Number of centres.")
 
     def _points(self, X: PointsLike, name: str) -> Points:
         return self.kernel.points(X, name)
 
-    def _features(self, X: Points) -> Array:
+    def _rows(self, X: Points) -> Array:
         return self.kernel(X, self.centres)
-
-    def _cross(self, X: Points, Y: Points) -> Array:
-        return self._features(X) @ self._features(Y).T
-
-    def _diag(self, X: Points) -> Array:
-        features = self._features(X)
-        return namespace(features).sum(features**2, axis=1)
 
 
 def density_ratio(

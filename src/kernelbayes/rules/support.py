@@ -123,11 +123,7 @@ def _norms(kernel: Kernel, points: Points) -> Array:
 
 
 def usual_mass(rule: Conditional) -> float:
-    """Mass that 99 % of the training sample reach, each point left out of its own posterior.
-
-    A smoother leaves a point out in closed form: of mass m with own weight h, (m - h) / (1 - h) is
-    left. Points count by their weight under the prior.
-    """
+    """Mass that 99 % of the training sample (by prior weight) reach, each point left out."""
     rule = replace(rule, operator=rule.solver, lift=None)
     chosen = loo_subset(rule.n, MASS_POINTS)
     points, weights = take(rule.inputs.points, chosen), rule.solver.weights
@@ -242,10 +238,7 @@ def replaced(rows: Array, new: Array, index: Ints) -> Array:
 
 
 def centre_of(inputs: Variable, outputs: Variable, weights: Array | None = None) -> Array | None:
-    """Mean (d,) of vectors under weights (n,), equal ones unless given; None for other points.
-
-    Negative weights do not count. Neither do any if nothing is left.
-    """
+    """Mean (d,) of vectors under positive weights (n,), or equal ones; None for other points."""
     own = as_doubles(inputs.kernel.exact.diag(take(inputs.points, loo_subset(inputs.n))))
     if float(np.ptp(own)) > SAME_DIAGONAL * float(np.abs(own).max()):
         return None

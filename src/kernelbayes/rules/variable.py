@@ -22,11 +22,7 @@ from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """Training points of one variable, with their kernel and column names.
-
-    Points that stand for more than themselves come with the Gram matrix ``held`` and the mean of
-    the points they stand for (:mod:`kernelbayes.scale.statistics`).
-    """
+    """Training points, kernel and column names; ``held`` and ``mean`` of all they stand for."""
 
     points: Points
     kernel: Kernel
@@ -68,10 +64,7 @@ def variable(
     rng: Rng = None,
     copy: bool = True,
 ) -> Variable:
-    """Variable of a sample as a user gives it, under the default kernel unless one is given.
-
-    With a rank, it has Nystrom features unless the kernel has finite features already.
-    """
+    """Variable of a sample, by default under the default kernel; with a rank, on landmarks."""
     kernel = (
         default_kernel(X, name) if kernel is None else kernel_of(kernel, f"the kernel on {name}")
     )
@@ -99,11 +92,7 @@ def is_table(X: PointsLike) -> bool:
 def checked_pairs(
     model: BaseEstimator, X: PointsLike, Z: PointsLike, rows: bool = True, reset: bool = True
 ) -> tuple[PointsLike, PointsLike]:
-    """Check tables of numbers as scikit-learn does; kernels check everything else.
-
-    ``rows`` says whether a point is a row of a table under the model's kernel; without ``reset``
-    the columns must be those of the first fit.
-    """
+    """Check tables of numbers (points are ``rows``) as scikit-learn does; kernels the rest."""
     if Z is None:
         raise ValueError("requires y to be passed, but the target y is None")
     if not is_table(X) or not rows:
