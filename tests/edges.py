@@ -1,5 +1,7 @@
 """How often rules warn of new points, inside the sample and beyond it: ``python tests/edges.py``.
 
+``python tests/edges.py intervals``: what 90 % intervals hold, inside and beyond.
+
 A point is *bad* where the mean is off by more than half a standard deviation of z, and by more than
 twice the left-out error that is usual in the sample. The numbers of docs/rules.md are printed here.
 """
@@ -64,7 +66,34 @@ def table(seeds, sizes=(100, 400)):
                 )
 
 
+def intervals(seeds, n=200, new=400):
+    """Rows of problem: coverage and width over that of the noise, corrected and plain; means out.
+
+    The last two are shares of means outside their corrected intervals, inside and beyond.
+    """
+    for problem, (draw, mean, noise) in PROBLEMS.items():
+        runs = []
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            x, at = draw(rng, n), draw(rng, new)
+            rule = kb.KernelBayesRule().fit(x, mean(x) + noise * rng.normal(size=n))
+            z, run = mean(at) + noise * rng.normal(size=new), []
+            for corrected in (True, False):
+                low, high = rule.predict_interval(at, 0.9, corrected).T
+                run += [np.mean((low <= z) & (z <= high)), np.median(high - low) / (3.29 * noise)]
+            for some in (at, x.mean(axis=0) + np.array(BEYOND)[:, None] * np.ptp(x, axis=0) / 2):
+                (low, high), m = rule.predict_interval(some, 0.9).T, rule.predict(some)
+                run.append(np.mean((m < low) | (m > high)))
+            runs.append(run)
+        yield problem, *np.mean(runs, axis=0)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    if sys.argv[1:] == ["intervals"]:
+        for row in intervals(range(1000, 1010)):
+            told = "{:16} corrected: held {:.3f} width {:.2f}; plain: held {:.3f} width {:.2f}; "
+            print((told + "means out {:.4f}, beyond {:.4f}").format(*row))
+        sys.exit()
     for row in table(range(int(sys.argv[1]) if len(sys.argv) > 1 else 3)):
         print("{:16} n={} {:5} warned {:.4f} bad {:.3f} of these warned {:.2f}".format(*row))

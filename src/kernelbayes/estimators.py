@@ -52,9 +52,8 @@ from kernelbayes.scale.sources import Columns, as_source
 from kernelbayes.scale.statistics import Summed
 from kernelbayes.types import Array, PointsLike, Rng
 
-# Pairs up to which a fit with default settings is exact, and the landmarks of larger ones. At 6000
-# pairs these take a sixth of the time and the same predictions (R^2 equal to 0.0002 on four tables;
-# at 20 000 an exact fit would take minutes and 10 GB).
+# Pairs up to which a default fit is exact (20 000 would take minutes and 10 GB), and landmarks of
+# larger ones: at 6000 pairs a sixth of the time, and R^2 the same to 0.0004 on four tables.
 EXACT_PAIRS, RANK_BEYOND = 5000, 1000
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
@@ -252,8 +251,9 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         )
         warn_unsupported(doubt)
         means = means if self._centre is None else means + self._centre
-        means = means[:, 0] if self._one_dimensional else means
-        return (means, self._deviations(X)) if return_std else means
+        std = self._asked(X, lambda mu: mu.std(), False, corrected=True) if return_std else means
+        found = (means[:, 0], std[:, 0]) if self._one_dimensional else (means, std)
+        return found if return_std else found[0]
 
     def _centred(self, values: Array) -> Array:
         """Values (n, d) less the centre of means."""

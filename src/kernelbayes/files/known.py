@@ -20,7 +20,7 @@ KINDS_STORED = "biufU"
 # Packages whose classes are never stored: plots, commands, this package.
 NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
 # Classes that have moved to another package since earlier versions.
-MOVED = {"select.calibration.Calibration": "rules.predicting.Calibration"}
+MOVED = {"select.calibration.Calibration": "rules.calibration.Calibration"}
 
 
 @cache

@@ -70,11 +70,7 @@ RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 def pair_kernels(
     X: PointsLike, Z: PointsLike, kernel_x: KernelLike, kernel_z: KernelLike, means: bool = False
 ) -> tuple[Kernel, Kernel]:
-    """Kernels for pairs: as given, or the default ones, that of x chosen to predict z.
-
-    What is predicted are the features of z, or with ``means`` its mean and the mass, if it is a
-    vector.
-    """
+    """Kernels for pairs, by default the one on x that predicts features or ``means`` of z."""
     kernel_x, kernel_z = _given(kernel_x, X, "X"), _given(kernel_z, Z, "Z")
     if kernel_z is None:
         kernel_z = default_kernel(Z, "Z")
@@ -112,9 +108,14 @@ class _Tried(NamedTuple):
 
     def beaten_by(self, other: _Tried, errors: float = 1.0) -> bool:
         """Whether another is better by more than so many standard errors of the difference."""
-        worse = self.losses - other.losses
-        worse = worse / max(float(np.abs(worse).max()), np.finfo(float).tiny)  # squares fit
-        return bool(worse.mean() > errors * worse.std() / np.sqrt(len(worse)))
+        return clearly_less(other.losses, self.losses, errors)
+
+
+def clearly_less(losses: Floats, others: Floats, errors: float = 1.0) -> bool:
+    """Whether paired losses (m,) are less by so many standard errors of the difference."""
+    worse = others - losses
+    worse = worse / max(float(np.abs(worse).max()), np.finfo(float).tiny)  # squares fit
+    return bool(worse.mean() > errors * worse.std() / np.sqrt(len(worse)))
 
 
 def _best(tried: list[_Tried]) -> _Tried:

@@ -1,14 +1,4 @@
-r"""Recalibration: quantile levels that left-out data reach as often as they should.
-
-A conditional embedding is smoothed in x, so that its intervals may hold a little more or less than
-they say. The probability integral transform of pair i under the embedding of the other pairs,
-
-.. math:: u_i = \hat F^{(-i)}(z_i \mid x_i), \qquad
-          w_j^{(-i)}(x_i) = \frac{w_j(x_i)}{1 - w_i(x_i)}, \; j \ne i
-
-is in closed form for ridge regression, weighted or not. Were the embedding calibrated, the u_i
-would be uniform. Asking for the quantile at the q-th quantile of the u_i instead of at q makes it
-so on average over x (distributional conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
+"""Recalibration by left-out data; :mod:`kernelbayes.rules.calibration` says how.
 
 Of hidden categories a :class:`Confusion` says which one is taken for which.
 """
@@ -30,9 +20,10 @@ from kernelbayes.embedding.regions import Shape
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.plot.embeddings import plot_confusion
+from kernelbayes.rules.calibration import Calibration as Calibration
+from kernelbayes.rules.calibration import by_sum, left_out, left_out_weights
 from kernelbayes.rules.cme import ConditionalEmbedding
-from kernelbayes.rules.predicting import Calibration as Calibration
-from kernelbayes.rules.predicting import left_out, left_out_weights
+from kernelbayes.rules.support import centre_of
 from kernelbayes.tables import Table, Told
 from kernelbayes.types import Array, Floats, Ints
 
@@ -77,23 +68,25 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Co
         raise TypeError(
             f"a ConditionalEmbedding or a KernelBayesRule is needed, got {type(model).__name__}"
         )
-    rule = model.rule_ if isinstance(model, KernelBayesRule) else model.conditional_
-    if isinstance(model, KernelBayesRule) and model.method != "importance":
-        raise ValueError("the original rule has no leave-one-out form; use method='importance'")
+    if isinstance(model, KernelBayesRule):
+        if model.method != "importance":
+            raise ValueError("the original rule has no leave-one-out form; use method='importance'")
+        rule, counts = model.rule_, np.maximum(as_doubles(model.prior_weights_), 0.0)
+        means = model._centre, model.normalize
+    else:
+        rule, counts = model.conditional_, np.ones(model.conditional_.n)
+        means = centre_of(rule.inputs, rule.outputs), False
     if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
-    counts = np.full(rule.n, 1.0 / rule.n)
-    if isinstance(model, KernelBayesRule):
-        counts = np.maximum(as_doubles(model.prior_weights_), 0.0)
     keep = loo_subset(rule.n)
     weights = counts[keep]
     if weights.sum() <= 0:
         raise ValueError("no pair has a positive weight under this prior: nothing to calibrate on")
     weights = weights / weights.sum()
     if not is_categorical(rule.outputs):
-        return left_out(rule, keep, weights)
+        return left_out(rule, keep, weights, *means)
     points, kernel, blocks = rule.outputs.points, rule.outputs.kernel, row_blocks(len(keep), rule.n)
-    W = (like(left_out_weights(rule, keep[rows]), rule.outputs.uniform) for rows in blocks)
+    W = (like(by_sum(left_out_weights(rule, keep[rows])), rule.outputs.uniform) for rows in blocks)
     found = [probabilities(Batch(points, w, kernel))[1] for w in W]
     labels, codes = categories(points)
     return Confusion.of(labels, np.concatenate(found), codes[keep], weights)
