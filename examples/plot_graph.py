@@ -1,9 +1,9 @@
 """
-Belief propagation: a message, and the holes of a table
-=======================================================
+Belief propagation: a message, and imputing a table
+===================================================
 
 Four columns of a table depend on each other, one of them a category, and a fifth of all cells is
-missing. A tree learned from the pairs that are there fills every hole, with error bars.
+missing. A tree learned from the observed pairs imputes every missing cell, with intervals.
 """
 
 import matplotlib.pyplot as plt
@@ -21,22 +21,23 @@ missing = {name: rng.random(300) < 0.2 for name in whole}
 table = {name: np.where(missing[name], None, column) for name, column in whole.items()}
 
 # %%
-# The tree joins the columns that depend most on each other; an edge uses the rows with both ends.
+# The tree connects the columns with the strongest dependence. An edge uses the rows where both of
+# its columns are observed.
 model = kb.KernelBeliefPropagation("tree").fit(table)
 print(model.graph_.edges)
 
 # %%
-# A message is what one node tells another, as a function of the other's values. A rent of 25 tells
-# the income; the income, not observed, has both jobs to choose from.
+# A message is a function of the values of the receiving node. Here it is the message from an
+# observed rent of 25 to the income.
 beliefs = model.query(evidence={"rent": 25.0})
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 message = beliefs.messages["rent", "income"]
 left.plot(message.points[:, 0], message.values)
-left.set(xlabel="income", ylabel="message", title="what a rent of 25 says about the income")
+left.set(xlabel="income", ylabel="message", title="message from a rent of 25 to the income")
 print({job: round(float(beliefs["job"].prob(lambda x, job=job: x == job)), 2) for job in set(job)})
 
 # %%
-# All holes at once: each row is a case of evidence, with what is there in that row.
+# Impute all cells at once: each row is a case of evidence, with its observed cells.
 beliefs = model.query(evidence=table)
 lost = np.flatnonzero(missing["income"])
 filled = beliefs["income"][lost]
@@ -50,4 +51,4 @@ right.errorbar(
     alpha=0.7,
 )
 right.axline((50, 50), slope=1, color="black", linewidth=0.8)
-right.set(xlabel="true income", ylabel="filled, with 90 % intervals", title="missing incomes")
+right.set(xlabel="true income", ylabel="imputed, with 90 % intervals", title="missing incomes")

@@ -1,9 +1,9 @@
 """
-Grid search, and what ``tune`` does instead
-===========================================
+Grid search, and ``tune``
+=========================
 
-``KernelBayesRule`` is a scikit-learn estimator: bandwidths inside of kernels are parameters of a
-grid. ``tune`` knows closed forms for leaving pairs out and needs no grid.
+``KernelBayesRule`` is a scikit-learn estimator, so a grid search works on the bandwidths of its
+kernels. ``tune`` uses closed-form leave-one-out errors and needs no grid.
 """
 
 import matplotlib.pyplot as plt
@@ -17,18 +17,18 @@ X = rng.uniform(-3.0, 3.0, size=(200, 1))
 y = np.sin(2.0 * X[:, 0]) + (0.1 + 0.1 * np.abs(X[:, 0])) * rng.normal(size=200)
 
 # %%
-# Every setting of a kernel has a name: ``kernel_x__bandwidth``.
+# Every setting of a kernel is a parameter: ``kernel_x__bandwidth``.
 grid = {"kernel_x__bandwidth": [0.3, 0.6, 1.0, 3.0], "ridge": [1e-4, 1e-2]}
 search = GridSearchCV(kb.KernelBayesRule(kernel_x=kb.Gaussian(1.0)), grid, cv=4).fit(X, y)
 print(search.best_params_, round(search.best_score_, 3))
 
 # %%
-# The same choice by ``tune``, with the table of what was tried.
+# The same choice by ``tune``, with the table of settings that were tried.
 tuned = kb.tune(kb.KernelBayesRule(), X, y, rng=0, budget=10)
 print(tuned.tuning_)
 
 # %%
-# Kernels smooth, so intervals are too wide at first; left-out pairs say by how much.
+# Kernels smooth, so uncalibrated intervals are too wide. Left-out pairs show by how much.
 calibration = kb.calibrate(tuned)
 print(calibration)
 at = np.linspace(-3.0, 3.0, 200)[:, None]

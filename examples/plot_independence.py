@@ -2,8 +2,8 @@
 Dependence without correlation
 ==============================
 
-Points around a circle: x says nothing about the mean of y, yet much about y. A test of independence
-sees it, and a conditional test says what is left once the angle is known.
+Points around a circle: the mean of y does not depend on x, but its distribution does. A test of
+independence detects this. A conditional test shows that the angle explains all of it.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ x = np.cos(angle) + 0.15 * rng.normal(size=200)
 y = np.sin(angle) + 0.15 * rng.normal(size=200)
 
 # %%
-# The correlation is near zero. HSIC is not; the aggregated test looks with many kernels.
+# The correlation is near zero, but HSIC is not. The aggregated test uses many kernels.
 print("correlation", np.corrcoef(x, y)[0, 1].round(2))
 dependent = kb.hsic_test(x, y, rng=0)
 print(dependent)
@@ -29,7 +29,7 @@ around = np.column_stack([np.cos(angle), np.sin(angle)])
 print("given the angle: p =", round(kb.ci_test(x, y, around, rng=0).pvalue, 2))
 
 # %%
-# Where the joint distribution has more mass than the product of its marginals (blue), and less.
+# The joint distribution has more mass than the product of its marginals where points are blue.
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 dependent.plot(ax=axes[0])
 dependent.plot("witness", ax=axes[1])

@@ -2,8 +2,8 @@
 Numbers and categories in one table
 ===================================
 
-Columns of different kinds and units need no preparation: each gets a kernel of its own, and a
-prediction is a whole distribution.
+Columns of different types and units need no preparation: each gets its own kernel. A prediction is
+a whole distribution.
 """
 
 import matplotlib.pyplot as plt
@@ -22,13 +22,13 @@ level = np.array([18.0, 12.0, 15.0])[np.unique(table["city"], return_inverse=Tru
 rent = 200 + level * table["area"] * rng.choice([0.7, 1.0], n) + 40 * rng.normal(size=n)
 
 # %%
-# A mapping or a data frame; the kernel is a product over its columns.
+# The data are a mapping or a data frame. The kernel is a product over its columns.
 rule = kb.KernelBayesRule().fit(table, rent)
 print(rule.kernel_x_)
 
 # %%
-# One flat, given by name. Some flats are subsidised: the posterior has two peaks, which no mean
-# with an error bar would tell.
+# One flat, by column name. Some flats are subsidised, so the posterior has two modes, which a mean
+# with an error bar would hide.
 flat = {"area": 90.0, "year": 1960, "city": "Oslo"}
 posterior = rule.posterior(flat)
 print(posterior.summary())
@@ -37,8 +37,8 @@ posterior.plot(ax=left)
 left.set_title("rent of one flat")
 
 # %%
-# The other way round: which city, given area and rent?
+# The reverse question: which city, given area and rent?
 city = kb.KernelBayesRule().fit({"area": table["area"], "rent": rent}, table["city"])
 city.posterior({"area": 90.0, "rent": 1800.0}).plot(ax=right)
-right.set_title("where a rent of 1800 is paid")
+right.set_title("city, given a rent of 1800")
 print(kb.calibrate(city))

@@ -1,11 +1,11 @@
 """
-A robot finds itself
-====================
+A robot localises itself
+========================
 
 A robot with a camera of a few pixels drives through a building in which two rooms look the same.
-It learns from frames with known places; then it is switched on in one of the two rooms. One frame
-cannot say which one. The way it drives on can: the belief has two peaks until the robot sees the
-end of the corridor. ``kernelbayes demo`` tells the whole story, with numbers and a film.
+It learns from frames with known places. Then it is switched on in one of the two rooms. A single
+frame cannot tell which one, but its path can: the belief has two modes until the robot sees the end
+of the corridor. ``kernelbayes demo`` is the full version, with numbers and a film.
 """
 
 import kernelbayes as kb
@@ -19,8 +19,8 @@ labelled, seen = Drive.simulated(600, rng=0), Drive.simulated(40, rng=1, room="a
 print("frames", labelled.X.shape, "and states (x, y, cos, sin)", labelled.Z.shape)
 
 # %%
-# Narrow kernels: frames and places must be much more alike than two taken at random are.
-# ``kb.tune`` would choose the bandwidths; here they are given.
+# Kernels must be narrow, much narrower than the distance between random frames or places. Here the
+# bandwidths are given; ``kb.tune`` would choose them.
 model = kb.KernelBayesFilter(
     kb.Gaussian.median(labelled.X, scale=0.25),
     kb.Gaussian.median(labelled.Z, scale=0.1),
@@ -33,7 +33,7 @@ beliefs = model.filter(seen.X)
 print(beliefs)
 
 # %%
-# The belief over the floor plan after the first frame and some time later; the star is the truth.
+# The belief over the floor plan after the first frame and later; the star is the true place.
 density = place_density(beliefs)
 for ax, t in zip(subplots(1, 2, width=10.0, height=3.6), (0, 39), strict=True):
     draw_plan(ax, walls())

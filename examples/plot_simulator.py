@@ -2,8 +2,8 @@
 A posterior from a simulator
 ============================
 
-An outbreak is simulated person by person; nobody wrote down a likelihood. From one observed
-outbreak we want to know how contagious the disease is and how fast people recover.
+An outbreak is simulated person by person, so there is no likelihood. From one observed outbreak we
+infer how contagious the disease is and how fast people recover.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ import kernelbayes as kb
 
 
 def outbreak(theta, rng, people=200, days=40):
-    """Peak of the ill, its day, and how many were ill in the end; for a batch (b, 2)."""
+    """Peak number of cases, its day, and the total number of cases, for a batch (b, 2)."""
     contacts, recovery = theta[:, 0], theta[:, 1]
     ill, well = np.full(len(theta), 5), np.full(len(theta), people - 5)
     history = [ill]
@@ -31,7 +31,7 @@ observed = outbreak(truth[None], np.random.default_rng(0))[0]
 print("peak, its day, total:", observed)
 
 # %%
-# A thousand simulations, and a model that can be asked about any outbreak.
+# A thousand simulations give a model for any observed outbreak.
 runs = kb.simulate(outbreak, prior, 1000, rng=1)
 model = kb.LikelihoodFree(prior, "adjusted", rng=0).fit(runs.theta, runs.x)
 posterior = model.posterior(observed)
@@ -39,9 +39,9 @@ print(posterior)
 print("90 % intervals:", posterior.interval(0.9).round(2).tolist())
 
 # %%
-# Would such parameters make such an outbreak?
+# Do these parameters reproduce the outbreak?
 print(kb.posterior_predictive(posterior, outbreak, observed, rng=2).verdict)
 
 # %%
-# The posterior over its prior, with the truth.
+# The posterior, the prior and the true parameters.
 posterior.plot(truth=truth)

@@ -1,9 +1,9 @@
 """
-One observation at a time, and a look ahead
-===========================================
+Online filtering and forecasting
+================================
 
-A filter steps with each observation as it comes. The state after a step is plain data: keep it,
-store it, forecast from it. Missing observations are ``None``.
+A filter takes one step per observation. The state after a step is plain data that can be stored and
+forecast from. Missing observations are ``None``.
 """
 
 import matplotlib.pyplot as plt
@@ -14,13 +14,14 @@ import kernelbayes as kb
 rng = np.random.default_rng(0)
 angle = np.cumsum(0.25 + 0.05 * rng.normal(size=420))
 states = np.sin(angle)[:, None] + 0.3 * np.sin(2 * angle)[:, None]
-phase = np.column_stack([states[:, 0], np.gradient(states[:, 0])])  # place and velocity
+phase = np.column_stack([states[:, 0], np.gradient(states[:, 0])])  # position and velocity
 seen = phase + 0.2 * rng.normal(size=phase.shape)
 
 model = kb.KernelBayesFilter(rng=0).fit(seen[:360], phase[:360])
 
 # %%
-# The live loop. ``info`` says how far each observation is known; nothing is seen for five steps.
+# The live loop. ``info.support`` says how close each observation is to the training sample. Five
+# observations are missing.
 state, means = model.start(), []
 for t, x in enumerate(seen[360:400]):
     state, info = model.step(state, None if 20 <= t < 25 else x)
@@ -28,7 +29,7 @@ for t, x in enumerate(seen[360:400]):
 print("time", state.t, "support of the last observation", np.round(info.support, 2))
 
 # %%
-# Twenty steps ahead from the live state, with 90 % bands that widen.
+# A forecast of twenty steps from the live state, with 90 % bands.
 ahead = model.forecast(state, 20)
 low, high = ahead.interval(0.9)[:, 0].T
 fig, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
