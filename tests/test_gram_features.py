@@ -132,7 +132,7 @@ def test_a_rank_above_the_number_of_points_means_all_of_them(make):
 
 
 def test_bad_choices_are_refused():
-    with pytest.raises(ValueError, match="method must be 'random' or 'greedy', got 'best'"):
+    with pytest.raises(ValueError, match="method must be one of 'random', 'greedy', got 'best'"):
         kb.pivoted_cholesky(kb.Gaussian(1.0), X, 2, method="best")
     with pytest.raises(ValueError, match=r"landmarks must be one of .uniform."):
         kb.nystrom(kb.Gaussian(1.0), X, 2, landmarks="best")

@@ -69,7 +69,8 @@ def test_resampling_preserves_the_embedding_where_truncation_does_not():
     mu = kb.embed(X, target.kernel, weights / weights.sum())
     herd = kb.resample(mu, threshold=np.inf).error
     drawn = [kb.resample(mu, threshold=np.inf, method="multinomial", rng=s).error for s in range(9)]
-    assert herd < 0.2 * min(drawn)
+    # Nine draws by their root mean square: a single one may be lucky.
+    assert herd < 0.2 * np.sqrt(np.mean(np.square(drawn)))
 
 
 def test_rows_made_once_serve_many_embeddings(monkeypatch):
