@@ -19,7 +19,6 @@ from kernelbayes.embedding.smooth import LOCAL_DIMENSIONS, NEIGHBOURS, SMOOTHING
 from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood
 from kernelbayes.likelihood_free.learn.judge import Criterion, Judge, uneven
-from kernelbayes.likelihood_free.learn.likelihood import Forward
 from kernelbayes.likelihood_free.learn.nearby import near_count
 from kernelbayes.likelihood_free.learn.task import MOST_DENSE, RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
@@ -122,8 +121,7 @@ def learn(
     inverse = task.inverse(rng, None if like is None else like.inverse)
     if variant.kind == "likelihood":
         before = like.forward if isinstance(like, Likelihood) else None
-        chosen = before if isinstance(before, Forward) else None
-        return Likelihood.fit(task, inverse, variant, rng, chosen)
+        return Likelihood.fit(task, inverse, variant, rng, before)
     if variant.kind in RULES:
         return Rule.fit(task, inverse, variant, rng)
     return Near(task, inverse, variant)
@@ -200,9 +198,16 @@ class _Contest:
         rule = variant.kind in RULES
         key = variant.kind, variant.bandwidth if rule else variant.summary
         if key not in self.learners:
-            fit = Rule.fit if rule else Likelihood.fit if key[1] else None
             how = self.basis.task, self.basis.inverse, variant, self.rng
-            self.learners[key] = self.basis if fit is None else fit(*how)
+            if rule:
+                self.learners[key] = Rule.fit(*how)
+            elif variant.kind == "likelihood":
+                # One for each observation has the mean of the one for all.
+                of_all = self.learners.get(("likelihood", "data")) if key[1] == NEAR else None
+                like = of_all.forward if isinstance(of_all, Likelihood) else None
+                self.learners[key] = Likelihood.fit(*how, like)
+            else:
+                self.learners[key] = self.basis
         return replace(self.learners[key], variant=variant)
 
     def with_models(

@@ -9,35 +9,34 @@ small in sparse regions, and posteriors too narrow.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import softmax
 
 from kernelbayes.embedding.smooth import (
-    NEIGHBOURS,
     WEIGHT_ROUNDING,
-    WIDEST,
     Sample,
     Smoothed,
     best_smoothing,
     heaviest,
-    neighbour_distances,
-    silverman_factor,
 )
 from kernelbayes.likelihood_free.learn.adjust import Inverse
-from kernelbayes.likelihood_free.learn.likelihood import Forward
-from kernelbayes.likelihood_free.learn.nearby import Density, LogDensity, Nearby, Quadratic
+from kernelbayes.likelihood_free.learn.likelihood import Forward, varying
+from kernelbayes.likelihood_free.learn.nearby import (
+    Density,
+    LogDensity,
+    Mean,
+    Nearby,
+    Quadratic,
+    proposal_of,
+)
 from kernelbayes.likelihood_free.learn.task import Found, Near, Observed, Task, Variant
-from kernelbayes.types import Bools, Floats, Ints
+from kernelbayes.types import Floats, Ints
 
 NEAR = "near data"  # summary of likelihoods that are learned for each observation
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
-PROPOSAL_POINTS = 300  # points of a proposal's density
-# Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
-# a neighbour, and never below the last value.
-WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
 TEMPERED_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
 FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
 ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % of a deviation
@@ -65,7 +64,7 @@ class Likelihood:
         inverse: Inverse,
         variant: Variant,
         rng: np.random.Generator,
-        like: Forward | None = None,
+        like: Forward | Nearby | None = None,
     ) -> Likelihood:
         """Learn the likelihood of the data, of their rows or of predicted means ("mean").
 
@@ -73,11 +72,15 @@ class Likelihood:
         """
         drawn = task.draw_prior(rng)
         if variant.summary == NEAR:
-            return cls(task, inverse, variant, Nearby(task.P, task.X), drawn)
+            columns = varying(task.X) if like is None else like.columns
+            S = task.X[:, columns]
+            mean = Mean.fit(task.P, S, rng, None if like is None else like.mean)
+            return cls(task, inverse, variant, Nearby(task.P, S, mean, columns), drawn)
         S = task.X if task.rows is None else task.rows
         if variant.summary == "mean":
             S = inverse.moments.left_out[:, : task.P.shape[1]]
-        return cls(task, inverse, variant, Forward.fit(task.P, S, rng, like), drawn)
+        before = like if isinstance(like, Forward) else None
+        return cls(task, inverse, variant, Forward.fit(task.P, S, rng, before), drawn)
 
     def posterior(self, data: Observed, rng: np.random.Generator, quick: bool = False) -> Found:
         """Points (k, d), weights (k,) and the density or a smoothing, given each of the data."""
@@ -292,23 +295,6 @@ def importance_sample(
         weights = tempered(found.logs, TEMPERED_ESS * m)
         proposal, own = proposal_of(T, weights, start.discrete, rng)
     return found
-
-
-def proposal_of(
-    points: Floats, weights: Floats, discrete: Bools, rng: np.random.Generator
-) -> tuple[Smoothed, Ints]:
-    """Smoothed sample of some of the points, drawn by weight, and their indices."""
-    rows = np.arange(len(points))
-    if len(points) > PROPOSAL_POINTS:
-        rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
-        rows, times = np.unique(rows, return_counts=True)
-        points, weights = points[rows], times / PROPOSAL_POINTS
-    h = min(WIDER * silverman_factor(weights, points.shape[1]), WIDEST)
-    smooth = Smoothed(points, weights, h, discrete)
-    if points.shape[1] > CLOSE_DIMENSIONS or len(points) <= NEIGHBOURS:
-        return smooth, rows
-    apart = neighbour_distances(smooth.whitened, NEIGHBOURS)
-    return replace(smooth, h=np.clip(CLOSE * apart, NARROWEST_PROPOSAL, WIDEST)), rows
 
 
 def _of_others(smooth: Smoothed, logs: Floats) -> Floats:

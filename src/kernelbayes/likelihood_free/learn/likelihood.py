@@ -16,6 +16,7 @@ simulations came from, so any prior may follow
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -24,8 +25,9 @@ from kernelbayes.arrays import row_blocks
 from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
 from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_squares
+from kernelbayes.likelihood_free.learn.nearby import Mean
 from kernelbayes.likelihood_free.learn.task import Data
-from kernelbayes.select.regression import Regression, again, regress, reweighted
+from kernelbayes.select.regression import Regression, again, regress
 from kernelbayes.types import Bools, Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
@@ -94,6 +96,26 @@ def _exchangeable(x: Floats) -> int:
     return 0
 
 
+class Shrunk(Smoothed):
+    """A smoothed sample whose correlations are those of the points, shrunk towards zero.
+
+    By the share of their sum of squares that is sampling error (Schafer and Strimmer 2005).
+    """
+
+    @cached_property
+    def factor(self) -> Floats:
+        """Cholesky factor of the shrunk covariance, (p, p)."""
+        L = super().factor
+        sizes = np.sqrt(np.einsum("ij,ij->i", L, L))
+        R = (L @ L.T) / np.outer(sizes, sizes)
+        R2 = R[np.triu_indices(len(R), 1)] ** 2
+        error = float(np.sum((1.0 - R2) ** 2)) / len(self.weights)
+        kept = max(0.0, 1.0 - error / max(float(R2.sum()), np.finfo(float).tiny))
+        R *= kept
+        R[np.diag_indices(len(R))] = 1.0
+        return np.asarray(sizes[:, None] * cholesky(R))
+
+
 @dataclass(frozen=True, eq=False)
 class Noise:
     """Density of residuals (n, p): the same everywhere, or of those at near parameters.
@@ -111,7 +133,7 @@ class Noise:
         """Density of residuals (n, p) made at parameters (n, c), of the nearest ones or (0) all."""
         n, p = residuals.shape
         equal, none = np.full(n, 1.0 / n), np.zeros(p, dtype=bool)
-        density = Smoothed.by(residuals, equal, how, none)
+        density = Shrunk.by(residuals, equal, how, none)
         if not near:
             return cls(density, None, np.empty((0, 0), dtype=int))
         places = at[np.linspace(0, n - 1, min(CELLS, n)).astype(int)]
@@ -215,7 +237,7 @@ class NoiseModel:
 class Forward:
     """A likelihood learned from simulations, of summaries (p,) or of iid rows (k, p)."""
 
-    mean: Regression
+    mean: Mean
     spread: Spread
     noise: Noise
     kind: NoiseModel
@@ -230,20 +252,20 @@ class Forward:
         What ``like`` has chosen, from some of the simulations, is not chosen again.
         """
         rows = S if S.ndim == 3 else S[:, None, :]
-        columns = _varying(rows.reshape(-1, rows.shape[2])) if like is None else like.columns
+        columns = varying(rows.reshape(-1, rows.shape[2])) if like is None else like.columns
         rows = rows[:, :, columns]
         Y = rows.mean(axis=1)
-        mean = _fitted(P, Y, rng, None if like is None else like.mean)
+        mean = Mean.fit(P, Y, rng, None if like is None else like.mean)
         residuals = _residuals(rows, mean, rng)
         spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
         wild = _wild(residuals / deviation(spread.logs.left_out)[:, None])
         if np.any(wild):
             P, rows, Y = P[~wild], rows[~wild], Y[~wild]
-            mean = again(mean, P, Y)
+            mean = Mean.fit(P, Y, rng, mean)
             residuals = _residuals(rows, mean, rng)
             spread = Spread.fit(P, residuals, rng, spread)
         if rows.shape[2] <= LOCAL_COLUMNS:  # where there is little noise, the mean is known better
-            mean = reweighted(mean, P, Y, deviation(spread.logs.left_out) ** 2)
+            mean = mean.reweighted(P, Y, deviation(spread.logs.left_out) ** 2)
             residuals = _residuals(rows, mean, rng)
             spread = Spread.fit(P, residuals, rng, spread)
         at, order = P @ spread.logs.metric, rng.permutation(len(P))
@@ -265,7 +287,7 @@ def _fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | N
     return regress(P, Y, rng, searched=SEARCHED) if like is None else again(like, P, Y)
 
 
-def _residuals(rows: Floats, mean: Regression, rng: np.random.Generator) -> Floats:
+def _residuals(rows: Floats, mean: Mean, rng: np.random.Generator) -> Floats:
     """Left-out residuals (n, k, p), of some of the rows if they are many."""
     if rows.shape[1] > RESIDUAL_ROWS:
         rows = rows[:, rng.permutation(rows.shape[1])[:RESIDUAL_ROWS]]
@@ -279,7 +301,7 @@ def _wild(residuals: Floats) -> Bools:
     return np.asarray(np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2)))
 
 
-def _varying(rows: Floats) -> Ints:
+def varying(rows: Floats) -> Ints:
     """Columns to model: not those with nearly always the same value."""
     low, high = np.quantile(rows, [RARE, 1.0 - RARE], axis=0)
     return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])

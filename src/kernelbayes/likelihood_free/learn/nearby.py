@@ -1,28 +1,43 @@
 r"""A likelihood for one observation, learned near where its posterior lies; draws of a posterior.
 
-Where the mean of the data bends too much for one regression over all of the prior, it is still a
-quadratic function over the width of a posterior. The likelihood is a t distribution with that mean,
+Where the mean of the data bends too much for one regression f over all of the prior, what it misses
+is still a quadratic function over the width of a posterior. The likelihood is a t distribution,
 
-.. math:: x \mid \theta \sim t_\nu(B\, (1, u, u u^\top), \Sigma),
+.. math:: x \mid \theta \sim t_\nu(f(\theta) + B\, (1, u, u u^\top), \Sigma),
           \qquad u = L^{-1} (\theta - m),
 
 where m and L L^T are the mean and covariance of a first posterior, B is fitted by weighted least
-squares to the nearest simulations in u and Sigma is the covariance of their left-out residuals. It
-is normal but for the degrees of freedom nu: so many residuals are left to estimate Sigma from.
+squares to left-out residuals of the nearest simulations in u and Sigma is the covariance of what is
+left of them. It is normal but for the degrees of freedom nu: so many residuals are left to estimate
+Sigma from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kernelbayes.embedding.smooth import Sample, Smoothed, heaviest
+from kernelbayes.embedding.smooth import (
+    NEIGHBOURS,
+    WIDEST,
+    Sample,
+    Smoothed,
+    heaviest,
+    neighbour_distances,
+    silverman_factor,
+)
 from kernelbayes.gram.lapack import cholesky, solve_triangular
-from kernelbayes.likelihood_free.learn.adjust import least_squares_fit, quadratic, quadratic_terms
-from kernelbayes.types import Floats
+from kernelbayes.likelihood_free.learn.adjust import (
+    SEARCHED,
+    least_squares_fit,
+    quadratic,
+    quadratic_terms,
+)
+from kernelbayes.select.regression import Regression, again, regress, reweighted
+from kernelbayes.types import Bools, Floats, Ints
 
 LogDensity = Callable[[Floats], Floats]
 # Simulations that count: for each term of the quadratic function at least so many, and a power of
@@ -32,10 +47,17 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
-# Metropolis steps of each draw, three for the time they take, and their length: that of the best
-# step for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter Braak 2006), down to
-# a share of it, since in a posterior of several parts most points are in different ones.
-STEPS_OF_DRAWS, BEST_STEP, SHORTEST_STEP = 3, 2.38, 0.05
+# Metropolis steps of each draw, three for the time they take. They are to new points as long as
+# this share of them is taken: then more copies are lost than by short steps. The length of those:
+# that of the best step for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter
+# Braak 2006), down to a share of it, since in a posterior of several parts most points are in
+# different ones.
+STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 3, 0.3, 2.38, 0.05
+PROPOSAL_POINTS = 300  # points of a proposal's density
+# Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
+# a neighbour, and never below the last value. Chosen on those seeds, too.
+WIDER, CLOSE, CLOSE_DIMENSIONS, NARROWEST_PROPOSAL = 1.2, 0.5, 3, 0.01
+PER_SLOPE = 3  # simulations for each term of a linear function, at least, to tell which matter
 
 
 def near_count(n: int, d: int) -> int:
@@ -44,11 +66,78 @@ def near_count(n: int, d: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class Mean:
+    """Mean of data given parameters: linear in those that matter to a column, and a regression.
+
+    ``slopes`` (d + 1, p) are the linear part, a constant first. Kernel regression has the ``rest``.
+    ``left_out`` (n, p) are predictions of the simulations' data.
+    """
+
+    slopes: Floats
+    rest: Regression
+    left_out: Floats
+
+    @classmethod
+    def fit(cls, P: Floats, Y: Floats, rng: np.random.Generator, like: Mean | None = None) -> Mean:
+        """Learn from parameters' coordinates (n, d) and data (n, p).
+
+        What ``like`` has chosen, from some of the simulations, is not chosen again.
+        """
+        design = np.column_stack([np.ones(len(P)), P])
+        used = _that_matter(design, Y) if like is None else like.slopes != 0
+        slopes, left, equal = np.zeros(used.shape), Y.copy(), np.full(len(P), 1.0 / len(P))
+        for j in np.flatnonzero(used[0]):
+            terms = used[:, j]
+            beta, residuals = least_squares_fit(design[:, terms], Y[:, [j]], equal)
+            slopes[terms, j], left[:, j] = beta[:, 0], residuals[:, 0]
+        unexplained = Y - design @ slopes
+        if like is None:
+            rest = regress(P, unexplained, rng, searched=SEARCHED)
+        else:
+            rest = again(like.rest, P, unexplained)
+        return cls(slopes, rest, Y - left + rest.left_out)
+
+    def reweighted(self, P: Floats, Y: Floats, variances: Floats) -> Mean:
+        """Regression of the rest again, with each pair counting by one over its variance (n, p)."""
+        rest = reweighted(self.rest, P, Y - self._linear(P), variances)
+        return replace(self, rest=rest, left_out=self.left_out + rest.left_out - self.rest.left_out)
+
+    def _linear(self, P: Floats) -> Floats:
+        return np.asarray(self.slopes[0] + P @ self.slopes[1:])
+
+    def __call__(self, P: Floats) -> Floats:
+        """Means (m, p) at parameters' coordinates (m, d)."""
+        return self._linear(P) + self.rest(P)
+
+
+def _that_matter(design: Floats, Y: Floats) -> Bools:
+    """Which terms of a design (n, k) matter to each column (n, p), the first if another does.
+
+    Those of a t value above sqrt(log n): without one of them the Bayesian information criterion of
+    a linear regression would rise.
+    """
+    n, k = design.shape
+    if n < PER_SLOPE * k:
+        return np.zeros((k, Y.shape[1]), dtype=bool)
+    inverse = np.linalg.pinv(design.T @ design)
+    beta = inverse @ (design.T @ Y)
+    variances = np.sum((Y - design @ beta) ** 2, axis=0) / (n - k)
+    used = beta**2 > np.log(n) * np.outer(inverse.diagonal(), variances)
+    used[0] = np.any(used[1:], axis=0)
+    return np.asarray(used & used[0])
+
+
+@dataclass(frozen=True, eq=False)
 class Nearby:
-    """Parameters' coordinates (n, d) and summaries (n, p) of simulations, all continuous."""
+    """Simulations' parameters (n, d) and data (n, p) in coordinates, all continuous, and the mean.
+
+    ``columns`` are those of the data that are modelled.
+    """
 
     P: Floats
     S: Floats
+    mean: Mean
+    columns: Ints
 
     def around(self, points: Floats, weights: Floats) -> Quadratic:
         """Likelihood near a weighted sample (k, d) of parameters."""
@@ -60,19 +149,22 @@ class Nearby:
         reach = max(float(away[near[-1]]), np.finfo(float).tiny)
         w = np.maximum(1.0 - (away[near] / reach) ** 2, 1e-3)  # Epanechnikov, and none is lost
         w /= w.sum()
-        beta, residuals = least_squares_fit(quadratic(U[near]), self.S[near], w)
+        beta, residuals = least_squares_fit(
+            quadratic(U[near]), self.S[near] - self.mean.left_out[near], w
+        )
         C = (residuals * w[:, None]).T @ residuals
         variances = C.diagonal().copy()
         C *= max(0.0, 1.0 - len(C) * float(w @ w))  # towards its diagonal, by columns per pair
         C[np.diag_indices(len(C))] = variances + LEAST_LOCAL_NOISE**2
         free = max(1.0 / float(w @ w) - len(beta), 1.0)
-        return Quadratic(frame, reach, beta, cholesky(C), free)
+        return Quadratic(self, frame, reach, beta, cholesky(C), free)
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """Likelihood, a t distribution, whose mean is a quadratic function of the parameters."""
+    """Likelihood, a t distribution, whose mean is that of all data plus a quadratic function."""
 
+    of: Nearby
     frame: Smoothed
     reach: float
     beta: Floats
@@ -82,12 +174,13 @@ class Quadratic:
     def log_likelihood(self, P: Floats, s: Floats) -> Floats:
         """Log likelihood (m,) of parameters' coordinates (m, d), but for a constant.
 
-        Beyond the simulations it was fitted to, the mean stays what it is at their edge.
+        Beyond the simulations it was fitted to, the function stays what it is at their edge.
         """
         U = self.frame.whiten(P)
         away = np.sqrt(np.einsum("ij,ij->i", U, U))
         U *= np.minimum(1.0, self.reach / np.maximum(away, self.reach))[:, None]
-        R = solve_triangular(self.factor, (s - quadratic(U) @ self.beta).T)
+        means = self.of.mean(P) + quadratic(U) @ self.beta
+        R = solve_triangular(self.factor, (s[self.of.columns] - means).T)
         squares = np.einsum("ij,ij->j", R, R)
         return np.asarray(-0.5 * (self.free + len(R)) * np.log1p(squares / self.free))
 
@@ -109,18 +202,44 @@ class Density:
     def draw(self, m: int, sample: Sample, rng: np.random.Generator) -> Floats:
         """Draws (m, d): points of a weighted sample, then moved by Metropolis steps.
 
-        Systematic resampling makes few copies. Steps are along differences of two points, which do
-        not depend on the draw, so that a step and its reverse are equally likely (ter Braak 2006).
+        Systematic resampling makes few copies. A step is to a draw of the smoothed sample or, where
+        few of these are taken, along the difference of two points, which does not depend on the
+        draw, so that a step and its reverse are equally likely (ter Braak 2006).
         """
         (points, weights), d = sample, sample[0].shape[1]
         shares = (rng.uniform() + rng.permutation(m)) / m
         T = points[np.searchsorted(np.cumsum(weights)[:-1], shares)]
-        logs = self.log_density(T)
+        proposal = proposal_of(points, weights, np.zeros(d, dtype=bool), rng)[0]
+        logs, chances, anew = self.log_density(T), proposal.log_density(T), True
         for _ in range(STEPS_OF_DRAWS):
-            first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
-            length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
-            there = T + length * (first - second)
-            higher = self.log_density(there)
-            taken = np.log(rng.uniform(size=m)) + logs < higher  # -inf outside of the support
+            if anew:
+                there = proposal.draw(m, rng)
+            else:
+                first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
+                length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
+                there = T + length * (first - second)
+            higher, back = self.log_density(there), chances
+            chances = proposal.log_density(there) if anew else chances
+            odds = higher - logs + (back - chances)  # -inf outside of the support
+            taken = np.log(rng.uniform(size=m)) < odds
             T, logs = np.where(taken[:, None], there, T), np.where(taken, higher, logs)
+            chances = np.where(taken, chances, back)
+            anew = anew and bool(np.mean(taken) > OFTEN_TAKEN)
         return T
+
+
+def proposal_of(
+    points: Floats, weights: Floats, discrete: Bools, rng: np.random.Generator
+) -> tuple[Smoothed, Ints]:
+    """Smoothed sample of some of the points, drawn by weight, and their indices."""
+    rows = np.arange(len(points))
+    if len(points) > PROPOSAL_POINTS:
+        rows = rng.choice(len(points), size=PROPOSAL_POINTS, p=weights / weights.sum())
+        rows, times = np.unique(rows, return_counts=True)
+        points, weights = points[rows], times / PROPOSAL_POINTS
+    h = min(WIDER * silverman_factor(weights, points.shape[1]), WIDEST)
+    smooth = Smoothed(points, weights, h, discrete)
+    if points.shape[1] > CLOSE_DIMENSIONS or len(points) <= NEIGHBOURS:
+        return smooth, rows
+    apart = neighbour_distances(smooth.whitened, NEIGHBOURS)
+    return replace(smooth, h=np.clip(CLOSE * apart, NARROWEST_PROPOSAL, WIDEST)), rows
