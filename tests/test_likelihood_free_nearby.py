@@ -6,7 +6,7 @@ from scipy import stats
 
 import kernelbayes as kb
 from kernelbayes.likelihood_free.learn.adjust import quadratic, quadratic_terms
-from kernelbayes.likelihood_free.learn.nearby import Nearby, near_count
+from kernelbayes.likelihood_free.learn.nearby import Mean, Nearby, near_count
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
@@ -23,6 +23,12 @@ def test_terms(d):
     np.testing.assert_allclose(terms @ np.concatenate([[2.0], A[0], products]), form)
 
 
+def nearby(P, S):
+    """Likelihoods whose mean is a quadratic function alone."""
+    nothing = Mean.fit(P, np.zeros(S.shape), np.random.default_rng(0))
+    return Nearby(P, S, nothing, np.arange(S.shape[1]))
+
+
 def bent(P, rng, noise):
     means = np.column_stack([P[:, 0] ** 2 + P[:, 1], P[:, 0] * P[:, 1], P[:, 0]])
     return means + noise * rng.normal(size=means.shape)
@@ -32,7 +38,7 @@ def bent(P, rng, noise):
 def test_a_quadratic_mean_is_found(seed):
     rng = np.random.default_rng(seed)
     P, noise = rng.normal(size=(4000, 2)), 0.3
-    near = Nearby(P, bent(P, rng, noise))
+    near = nearby(P, bent(P, rng, noise))
     around = rng.normal([0.5, -0.5], 0.1, size=(300, 2))
     found = near.around(around, np.full(300, 1 / 300))
     T = rng.normal([0.5, -0.5], 0.1, size=(50, 2))
@@ -51,10 +57,31 @@ def test_a_quadratic_mean_is_found(seed):
     np.testing.assert_allclose(ours - ours[0], np.array(wanted) - wanted[0], atol=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mean_has_the_parameters_that_matter(seed):
+    rng = np.random.default_rng(seed)
+    P, noise = rng.normal(size=(400, 6)), 0.2
+    slopes = np.zeros((6, 3))
+    slopes[0, 0], slopes[3, 1] = 1.0, -0.5
+    Y = P @ slopes + noise * rng.normal(size=(400, 3))
+    Y[:, 2] += np.sin(3.0 * P[:, 5])  # not linear
+    found = Mean.fit(P, Y, rng)
+    # A slope is known to noise / sqrt(400); five deviations of that.
+    assert abs(found.slopes[1, 0] - 1.0) < 5 * noise / 20
+    assert abs(found.slopes[4, 1] + 0.5) < 5 * noise / 20
+    # Of the other ten terms of these two columns, one in 70 is taken by chance: three are not.
+    assert np.sum(found.slopes[1:, :2] != 0) <= 4
+    # The rest is left to the regression, which explains most of a sine.
+    missed = Y[:, 2] - found.left_out[:, 2]
+    assert np.var(missed) < 0.5 * np.var(Y[:, 2])
+    again = Mean.fit(P[:300], Y[:300], rng, like=found)
+    np.testing.assert_array_equal(again.slopes != 0, found.slopes != 0)
+
+
 def test_beyond_its_simulations_the_mean_stays():
     rng = np.random.default_rng(0)
     P = rng.normal(size=(1000, 2))
-    found = Nearby(P, bent(P, rng, 0.1)).around(P, np.full(1000, 1e-3))
+    found = nearby(P, bent(P, rng, 0.1)).around(P, np.full(1000, 1e-3))
     away = np.array([[3.0, 4.0]]) / 5.0 * found.reach
     there = found.frame.mean + (found.frame.factor @ away.T).T
     further = found.frame.mean + (found.frame.factor @ (10 * away).T).T
@@ -68,7 +95,7 @@ def test_columns_that_do_not_vary_there():
     rng = np.random.default_rng(0)
     P = rng.normal(size=(500, 1))
     S = np.column_stack([P[:, 0] + 0.1 * rng.normal(size=500), np.zeros(500)])
-    found = Nearby(P, S).around(np.linspace(-0.3, 0.3, 50)[:, None], np.full(50, 0.02))
+    found = nearby(P, S).around(np.linspace(-0.3, 0.3, 50)[:, None], np.full(50, 0.02))
     there = np.linspace(-1, 1, 5)[:, None]  # the ends beyond the simulations that count
     logs = found.log_likelihood(there, np.zeros(2))
     assert np.all(np.isfinite(logs))

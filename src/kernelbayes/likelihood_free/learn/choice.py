@@ -41,6 +41,9 @@ TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 1.25, 1.55), 100
 # It meets the learned likelihoods, which are slower, on the last of these, in stages too. After the
 # first a likelihood that is behind by this many standard errors stops.
 LIKELIHOOD_LOOKS, FAR_BEHIND = (15, 40), 2.0
+# So many of all that are within a standard error of the best are tempered too, and meet on as many
+# simulations as that takes: 20 or 40 do not tell them apart.
+FINALISTS = 3
 
 
 def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
@@ -108,8 +111,12 @@ def choose(
             table.insert(0, sharper)
     table = contest.with_models(models, table) if models else table
     bar.update(len(models))
-    chosen = contest.fitted(table[0].candidate)
-    table[0] = contest.tempered(table[0], chosen)
+    finals = [t for t in table if contest.undecided(t, table[0])][:FINALISTS]
+    learners = [contest.fitted(t.candidate) for t in finals]
+    ends = [contest.tempered(t, learner) for t, learner in zip(finals, learners, strict=True)]
+    best = min(range(len(ends)), key=lambda i: ends[i].score)
+    chosen = learners[best]
+    table = [ends[best], *(t for t in table if t is not finals[best])]
     found = ((t.candidate, t.score, len(t.losses)) for t in table)
     return Table({"variant": v, "score": s, "held_out": m} for v, s, m in found), chosen
 
@@ -224,6 +231,14 @@ class _Contest:
             leader=leader, give_up=FAR_BEHIND,
         )  # fmt: skip
         return [table[0] if t is leader else t for t in trials] + table[1:]
+
+    def undecided(self, trial: Trial[Variant], best: Trial[Variant]) -> bool:
+        """Whether a variant may be better than the best so far."""
+        m = min(LIKELIHOOD_LOOKS[-1], len(self.held))  # those that no variant left early lacks
+        if len(trial.losses) < m:
+            return False
+        behind, error = _last(trial, m).behind(_last(best, m))
+        return behind <= error
 
     def _likely(self, variant: Variant, rows: Ints) -> Trial[Variant]:
         """Losses of a learned likelihood."""
