@@ -234,8 +234,9 @@ class _Contest:
 
     def undecided(self, trial: Trial[Variant], best: Trial[Variant]) -> bool:
         """Whether a variant may be better than the best so far."""
-        m = min(LIKELIHOOD_LOOKS[-1], len(self.held))  # those that no variant left early lacks
-        if len(trial.losses) < m:
+        m = min(LIKELIHOOD_LOOKS[-1], len(self.held))
+        last = m if trial.candidate.kind == "likelihood" else min(LAST_LOOK, len(self.held))
+        if len(trial.losses) < last:  # it was given up
             return False
         behind, error = _last(trial, m).behind(_last(best, m))
         return behind <= error
