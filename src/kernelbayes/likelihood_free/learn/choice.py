@@ -43,7 +43,7 @@ TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 1.25, 1.55), 100
 LIKELIHOOD_LOOKS, FAR_BEHIND = (15, 40), 2.0
 # So many of all that are within a standard error of the best are tempered too, and meet on as many
 # simulations as that takes: 20 or 40 do not tell them apart.
-FINALISTS = 3
+LAST_VARIANTS = 3
 
 
 def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
@@ -111,7 +111,7 @@ def choose(
             table.insert(0, sharper)
     table = contest.with_models(models, table) if models else table
     bar.update(len(models))
-    finals = [t for t in table if contest.undecided(t, table[0])][:FINALISTS]
+    finals = [t for t in table if contest.undecided(t, table[0])][:LAST_VARIANTS]
     learners = [contest.fitted(t.candidate) for t in finals]
     ends = [contest.tempered(t, learner) for t, learner in zip(finals, learners, strict=True)]
     best = min(range(len(ends)), key=lambda i: ends[i].score)

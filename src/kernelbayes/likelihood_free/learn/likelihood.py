@@ -2,8 +2,7 @@ r"""From parameters to data: a likelihood learned from simulations, then Bayes' 
 
 Kernel regression of the data (or of learned summaries of them) on the parameters gives their mean
 m(theta) and, if that improves the fit, their scales and correlations, a triangular matrix L(theta).
-The held-out residuals are a sample of the noise, the same for all parameters or taken from nearby
-ones. Its smoothed density is the likelihood,
+The held-out residuals are a sample of the noise. Its smoothed density is the likelihood,
 
 .. math:: \log p(x \mid \theta) = \log p_\varepsilon\!\big(L(\theta)^{-1} (x - m(\theta))\big)
           - \log \det L(\theta),
@@ -19,10 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.spatial import cKDTree
 
-from kernelbayes.arrays import row_blocks
-from kernelbayes.embedding.smooth import Smoothed, Smoothing, log_sum
+from kernelbayes.embedding.smooth import Smoothed, Smoothing
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
 from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_squares
 from kernelbayes.likelihood_free.learn.nearby import Mean
@@ -40,10 +37,6 @@ QUARTERS, STANDARD_ERRORS = (0.25, 0.5, 0.75), 4.0
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
 # all of it the density is a normal one.
 RESIDUALS, NOISE_SMOOTHING = 1500, (0.1, 0.2, 0.4, 0.7, 1.0)
-# Residuals at near parameters that make up their noise density, and all they are searched among.
-NEAR_NOISE, LOCAL_RESIDUALS = 200, 5000
-CELLS = 500  # of parameters whose noise is the same
-NEAR_DIMENSIONS = 6  # with more parameters none are near
 # In few dimensions the noise density may be smoothed by the distance to a neighbour.
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
@@ -117,51 +110,6 @@ class Shrunk(Smoothed):
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
-    """Density of residuals (n, p): the same everywhere, or of those at near parameters.
-
-    ``cells`` holds centres among the parameters, ``near`` (cells, k) the residuals nearest to each:
-    the density at a parameter is that of the residuals of its cell. Without cells, of all.
-    """
-
-    density: Smoothed
-    cells: cKDTree | None
-    near: Ints
-
-    @classmethod
-    def of(cls, residuals: Floats, at: Floats, near: int, how: Smoothing) -> Noise:
-        """Density of residuals (n, p) made at parameters (n, c), of the nearest ones or (0) all."""
-        n, p = residuals.shape
-        equal, none = np.full(n, 1.0 / n), np.zeros(p, dtype=bool)
-        density = Shrunk.by(residuals, equal, how, none)
-        if not near:
-            return cls(density, None, np.empty((0, 0), dtype=int))
-        places = at[np.linspace(0, n - 1, min(CELLS, n)).astype(int)]
-        nearest = cKDTree(at).query(places, k=min(near, n))[1].reshape(len(places), -1)
-        return cls(density, cKDTree(places), nearest)
-
-    def log_density(self, residuals: Floats, at: Floats) -> Floats:
-        """Log densities (m, k) of k residuals (m, k, p) at each of m parameters (m, c)."""
-        m, k, p = residuals.shape
-        density = self.density
-        if self.cells is None:
-            return density.log_density(residuals.reshape(-1, p)).reshape(m, k)
-        centres = density.shrink / density.h * density.whitened
-        queries = density.whiten(residuals.reshape(-1, p)).reshape(m, k, p) / density.h
-        halves = 0.5 * np.einsum("ij,ij->i", centres, centres)
-        cells, near = self.cells.query(at)[1], self.near.shape[1]
-        found = np.empty((m, k))
-        for rows in row_blocks(m, near * (p + k)):
-            nearest = self.near[cells[rows]]
-            D = queries[rows] @ centres[nearest].transpose(0, 2, 1)
-            D -= halves[nearest][:, None]
-            found[rows] = log_sum(D.reshape(-1, near)).reshape(-1, k)
-        found -= 0.5 * np.sum(queries**2, axis=2)
-        volume = p * (np.log(density.h) + 0.5 * np.log(2.0 * np.pi)) + np.log(near)
-        return np.asarray(found - volume - np.sum(np.log(density.factor.diagonal())))
-
-
-@dataclass(frozen=True, eq=False)
 class Spread:
     """Scales of residuals, and their correlations, as functions of the parameters."""
 
@@ -226,10 +174,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Noise of the same spread everywhere, "scaled" or "correlated"; shape of near noise or all."""
+    """Noise of the same spread everywhere, "scaled" or "correlated", and how it is smoothed."""
 
     spread: str
-    near: int
     smoothing: Smoothing
 
 
@@ -239,7 +186,7 @@ class Forward:
 
     mean: Mean
     spread: Spread
-    noise: Noise
+    noise: Smoothed
     kind: NoiseModel
     columns: Ints
 
@@ -268,18 +215,17 @@ class Forward:
             mean = mean.reweighted(P, Y, deviation(spread.logs.left_out) ** 2)
             residuals = _residuals(rows, mean, rng)
             spread = Spread.fit(P, residuals, rng, spread)
-        at, order = P @ spread.logs.metric, rng.permutation(len(P))
-        kind = _choose(residuals, spread, at, order) if like is None else like.kind
+        order = rng.permutation(len(P))
+        kind = _choose(residuals, spread, order) if like is None else like.kind
         standard, _ = spread.left_out(residuals, kind.spread)
-        noise = _noise(standard, at, order, kind.near, kind.smoothing)
+        noise = _noise(standard[order], kind.smoothing)
         return cls(mean, spread, noise, kind, columns)
 
     def log_likelihood(self, P: Floats, s: Floats) -> Floats:
         """Log likelihood (m,) of parameters' coordinates (m, d) for one observation."""
         rows = np.atleast_2d(s)[:, self.columns]
         standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind.spread)
-        densities = self.noise.log_density(standard, P @ self.spread.logs.metric)
-        return np.asarray(densities.sum(axis=1) - len(rows) * volumes)
+        return _log_densities(self.noise, standard) - len(rows) * volumes
 
 
 def _fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | None) -> Regression:
@@ -307,33 +253,34 @@ def varying(rows: Floats) -> Ints:
     return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])
 
 
-def _choose(residuals: Floats, spread: Spread, at: Floats, order: Ints) -> NoiseModel:
-    """Model of residuals (n, k, p), made at parameters (n, c), by its log score.
+def _choose(residuals: Floats, spread: Spread, order: Ints) -> NoiseModel:
+    """Model of residuals (n, k, p) by its log score.
 
     The score is that of the first simulations of a random order under the density of the others.
     """
     n, k, p = residuals.shape
     test, train = np.split(order, [min(n // 2, 500)])
-    smooth = [Smoothing(h) for h in NOISE_SMOOTHING]
-    narrow = NOISE_SMOOTHING[:-1]  # the widest is the same everywhere
-    local = [Smoothing(h, NOISE_NEIGHBOUR) for h in narrow] if p <= LOCAL_COLUMNS else []
+    ways = [Smoothing(h) for h in NOISE_SMOOTHING]
+    if p <= LOCAL_COLUMNS:  # the widest is the same everywhere
+        ways += [Smoothing(h, NOISE_NEIGHBOUR) for h in NOISE_SMOOTHING[:-1]]
     found = []
     for kind in ("same", "scaled") if spread.products is None else ("same", "scaled", "correlated"):
         R, volumes = spread.left_out(residuals, kind)
         shrunk = k * float(np.mean(volumes[test]))
-        for near in (0, NEAR_NOISE) if at.shape[1] <= NEAR_DIMENSIONS else (0,):
-            for how in smooth[:-1] if near else smooth + local:
-                logs = _noise(R, at, train, near, how).log_density(R[test], at[test])
-                model = NoiseModel(kind, near, how)
-                found.append((float(logs.sum(axis=1).mean()) - shrunk, model))
+        for how in ways:
+            logs = _log_densities(_noise(R[train], how), R[test])
+            found.append((float(logs.mean()) - shrunk, NoiseModel(kind, how)))
     return max(found, key=lambda row: row[0])[1]
 
 
-def _noise(residuals: Floats, at: Floats, rows: Ints, near: int, how: Smoothing) -> Noise:
-    """Density of the residuals (n, k, p) of some simulations, as many as it takes."""
-    n, k, p = residuals.shape
-    limit = max((LOCAL_RESIDUALS if near else RESIDUALS) // k, 1)
-    few = rows[:limit]
-    near = near * len(few) // min(limit, n)
-    flat = residuals[few].reshape(-1, p)
-    return Noise.of(flat, np.repeat(at[few], k, axis=0), min(near, len(flat)), how)
+def _noise(residuals: Floats, how: Smoothing) -> Smoothed:
+    """Density of residuals (n, k, p), of as many as it takes."""
+    flat = residuals[: max(RESIDUALS // residuals.shape[1], 1)].reshape(-1, residuals.shape[2])
+    none = np.zeros(flat.shape[1], dtype=bool)
+    return Shrunk.by(flat, np.full(len(flat), 1.0 / len(flat)), how, none)
+
+
+def _log_densities(noise: Smoothed, residuals: Floats) -> Floats:
+    """Log densities (m,) of data sets of residuals (m, k, p), which are independent."""
+    m, k, p = residuals.shape
+    return np.asarray(noise.log_density(residuals.reshape(-1, p)).reshape(m, k).sum(axis=1))
