@@ -98,12 +98,10 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         parameters may be; without it they may be anywhere, and the sample is the prior.
     method : str
         "auto" chooses by a score on held-out simulations, among variants of "adjusted" (many
-        shares, nearness by data or by what was learned, all adjustments), "likelihood" and, up to
-        2000 simulations, "importance" with several bandwidths and all adjustments. "cme":
+        shares, nearness by data or by what was learned, all adjustments) and "likelihood". "cme":
         conditional embedding (KBR13 eq. 19). "original", "importance": kernel Bayes' rule, original
         and importance-weighted. "adjusted": near simulations, moved by a local regression or by
-        kernel regression of location and scale. "likelihood": a likelihood learned by kernel
-        regression.
+        kernel regression of location and scale. "likelihood": learned by kernel regression.
     adjust : {"auto", "none", "linear", "quadratic", "quadratic-scale", "location", "scale"}
         Regression adjustment on top of "cme", "original", "importance" and "adjusted": a kernel
         regression of location, or of location and scale; for "adjusted" also a local one, linear,

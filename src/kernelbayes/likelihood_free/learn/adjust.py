@@ -2,12 +2,10 @@ r"""From data to parameters: simulations near the observation, moved to where it
 
 A posterior is a weighted sample of simulated parameters, which may be moved:
 
-- weights: simulations close to the observation count more. "Close" is in coordinates of the data,
-  or in those of what was learned about the parameters from them (predicted means, or predicted
-  means, squares and products). This is the conditional embedding of KBR13 eq. 19 with a large ridge
-  and a bandwidth that adapts to the density of simulations: the nearest share of them has weight.
+- weights: the nearest share of the simulations counts, in coordinates of the data or of what was
+  learned about the parameters from them (predicted means, or means, squares and products);
 - linear, quadratic: near simulations are moved along a weighted regression on the coordinates in
-  which they are near (Beaumont et al. 2002), which corrects local errors of the kernel regression;
+  which they are near (Beaumont et al. 2002);
   quadratic-scale: their residuals are also rescaled (Blum and Francois 2010).
 - location: each simulation's parameters are moved by the difference of the regression's predictions
   at the observation and at its own data (Blum and Francois 2010, in kernel form),

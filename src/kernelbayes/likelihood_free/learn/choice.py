@@ -1,9 +1,7 @@
 r"""The choice among variants, by a proper score on held-out simulations.
 
-No variant wins everywhere: weights alone are right where the posterior has several modes, a
-regression adjustment where it is unimodal in many dimensions, a learned likelihood where the noise
-is simple. So some simulations are held out, each variant is asked for its posterior given their
-data, and scored at their true parameters (:class:`~kernelbayes.likelihood_free.learn.judge.Judge`).
+Each variant is asked for its posterior given their data, and scored at their true parameters
+(:class:`~kernelbayes.likelihood_free.learn.judge.Judge`).
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.embedding.smooth import LOCAL_DIMENSIONS, NEIGHBOURS, SMOOTHING, Smoothing
-from kernelbayes.likelihood_free.learn.adjust import LOCAL, Nearness, Recipe
+from kernelbayes.embedding.smooth import SMOOTHING, Smoothing
+from kernelbayes.likelihood_free.learn.adjust import LOCAL, Inverse, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood
 from kernelbayes.likelihood_free.learn.judge import Criterion, Judge, uneven
 from kernelbayes.likelihood_free.learn.nearby import near_count
-from kernelbayes.likelihood_free.learn.task import MOST_DENSE, RULES, Near, Rule, Task, Variant
+from kernelbayes.likelihood_free.learn.task import RULES, Near, Rule, Task, Variant
 from kernelbayes.select.search import Trial, race
 from kernelbayes.tables import Table
 from kernelbayes.types import Floats, Ints
@@ -33,10 +31,9 @@ BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 LIKELIHOOD_COLUMNS = 30
 # The stages of the race: held-out simulations scored, and how many variants advance to the stage.
 LOOKS = ((4, None), (12, 30), (40, 10), (150, 3))
-# The best variant is compared with itself, smoothed by the distance to neighbours and widened by
-# these powers of the likelihood (a learned one may be narrowed too), on so many held-out
-# simulations: a deviation is known to 1 in sqrt(2 * 100 d), a few per cent, about as much as two
-# powers differ.
+# The best variant is compared with itself, widened by these powers of the likelihood (a learned one
+# may be narrowed too), on so many held-out simulations: a deviation is known to 1 in
+# sqrt(2 * 100 d), a few per cent, about as much as two powers differ.
 TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 1.25, 1.55), 100
 # It meets the learned likelihoods, which are slower, on the last of these, in stages too. After the
 # first a likelihood that is behind by this many standard errors stops.
@@ -63,10 +60,8 @@ def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
         return [Variant("adjusted", Recipe("data", 1.0, "none"))]  # all data are the same
     if method == "adjusted":
         return local
-    # Without another prior the importance-weighted rule is nearly the conditional embedding.
-    rule = "importance" if method == "auto" else method
     rules = [
-        Variant(rule, Recipe("data", 1.0, a), bandwidth=b)
+        Variant(method, Recipe("data", 1.0, a), bandwidth=b)
         for b in BANDWIDTHS
         for a in adjusts
         if a not in LOCAL
@@ -82,7 +77,7 @@ def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
     likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
     if method == "likelihood":
         return likely
-    return local + (rules if len(task.P) <= MOST_DENSE else []) + likely
+    return local + likely
 
 
 def choose(
@@ -103,29 +98,26 @@ def choose(
         return contest.local(variant, look)
 
     table = race(racing, score, [look for look, _ in LOOKS], keep=lambda i, _: LOOKS[i + 1][1])
-    if table and criterion == "log" and 0 < np.sum(~task.discrete) <= LOCAL_DIMENSIONS:
-        rows = contest.held[-LAST_LOOK:]
-        plain = _last(table[0], len(rows))
-        sharper = contest.smoothed(plain.candidate, rows, NEIGHBOURS)
-        if sharper.score < plain.score:
-            table.insert(0, sharper)
     table = contest.with_models(models, table) if models else table
     bar.update(len(models))
-    finals = [t for t in table if contest.undecided(t, table[0])][:LAST_VARIANTS]
-    learners = [contest.fitted(t.candidate) for t in finals]
-    ends = [contest.tempered(t, learner) for t, learner in zip(finals, learners, strict=True)]
-    best = min(range(len(ends)), key=lambda i: ends[i].score)
-    chosen = learners[best]
+    finals = [t for t in table if contest.undecided(t, table[0])][:LAST_VARIANTS] or table[:1]
+    ends = [contest.tempered(t, contest.fitted(t.candidate)) for t in finals]
+    best = int(np.argmin([t.score for t in ends]))
+    chosen = contest.fitted(finals[best].candidate)
     table = [ends[best], *(t for t in table if t is not finals[best])]
     found = ((t.candidate, t.score, len(t.losses)) for t in table)
     return Table({"variant": v, "score": s, "held_out": m} for v, s, m in found), chosen
 
 
 def learn(
-    task: Task, variant: Variant, rng: np.random.Generator, like: Learner | None = None
+    task: Task,
+    variant: Variant,
+    rng: np.random.Generator,
+    like: Learner | None = None,
+    inverse: Inverse | None = None,
 ) -> Learner:
     """Learner of a variant; what ``like`` has chosen, from fewer simulations, is kept."""
-    inverse = task.inverse(rng, None if like is None else like.inverse)
+    inverse = inverse or task.inverse(rng, None if like is None else like.inverse)
     if variant.kind == "likelihood":
         before = like.forward if isinstance(like, Likelihood) else None
         return Likelihood.fit(task, inverse, variant, rng, before)
@@ -156,11 +148,7 @@ def _even(scores: Floats, ranks: Floats, counts: Floats | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Contest:
-    """Held-out simulations ``held`` (m,), and what was learned from the others.
-
-    ``scores`` has what is known of variants: (k, len(SMOOTHING)) of the first k held out, or
-    (k, 2 len(TEMPERS)) of a learned likelihood for the last k. Later looks add to them.
-    """
+    """Held-out simulations ``held`` (m,), what was learned from the others, scores so far."""
 
     task: Task
     basis: Near
@@ -183,8 +171,7 @@ class _Contest:
 
     def local(self, variant: Variant, look: int) -> Trial[Variant]:
         """Losses of a variant without a likelihood, smoothed as suits it best."""
-        plain = replace(variant, smoothing=None)
-        rows = self.held[:look]
+        plain, rows = replace(variant, smoothing=None), self.held[:look]
         return self._best(plain, self._added(plain, rows, partial(self._judged, plain)), rows)
 
     def _added(self, variant: Variant, rows: Ints, score: Callable[[Ints], Floats]) -> Floats:
@@ -196,25 +183,14 @@ class _Contest:
             self.scores[variant] = np.vstack([before, score(rows[len(before) :])])
         return self.scores[variant]
 
-    def smoothed(self, variant: Variant, rows: Ints, neighbours: int) -> Trial[Variant]:
-        """Losses of a variant smoothed by the distances to neighbours, in the best proportion."""
-        return self._best(variant, self._judged(variant, rows, neighbours), rows, neighbours)
-
     def fitted(self, variant: Variant) -> Learner:
         """Learner of a variant; rules of the same bandwidth share one fit, as do likelihoods."""
         rule = variant.kind in RULES
         key = variant.kind, variant.bandwidth if rule else variant.summary
         if key not in self.learners:
-            how = self.basis.task, self.basis.inverse, variant, self.rng
-            if rule:
-                self.learners[key] = Rule.fit(*how)
-            elif variant.kind == "likelihood":
-                # One for each observation has the mean of the one for all.
-                of_all = self.learners.get(("likelihood", "data")) if key[1] == NEAR else None
-                like = of_all.forward if isinstance(of_all, Likelihood) else None
-                self.learners[key] = Likelihood.fit(*how, like)
-            else:
-                self.learners[key] = self.basis
+            # A likelihood for each observation has the mean of the one for all.
+            like = self.learners.get(("likelihood", "data")) if key[1] == NEAR else None
+            self.learners[key] = learn(self.basis.task, variant, self.rng, like, self.basis.inverse)
         return replace(self.learners[key], variant=variant)
 
     def with_models(
@@ -233,18 +209,15 @@ class _Contest:
         return [table[0] if t is leader else t for t in trials] + table[1:]
 
     def undecided(self, trial: Trial[Variant], best: Trial[Variant]) -> bool:
-        """Whether a variant may be better than the best so far."""
+        """Whether a variant was not given up and may be better than the best so far."""
         m = min(LIKELIHOOD_LOOKS[-1], len(self.held))
         last = m if trial.candidate.kind == "likelihood" else min(LAST_LOOK, len(self.held))
-        if len(trial.losses) < last:  # it was given up
-            return False
         behind, error = _last(trial, m).behind(_last(best, m))
-        return behind <= error
+        return len(trial.losses) >= last and behind <= error
 
     def _likely(self, variant: Variant, rows: Ints) -> Trial[Variant]:
         """Losses of a learned likelihood."""
-        plain = replace(variant, smoothing=None)
-        fitted = self.fitted(plain)
+        fitted = self.fitted(plain := replace(variant, smoothing=None))
         assert isinstance(fitted, Likelihood)
         if self._direct(fitted):
             found = self._added(plain, rows, partial(self._powers, fitted))
@@ -298,7 +271,7 @@ class _Contest:
                 found[:, 0] = known[:, 0]
                 continue
             other = replace(fitted, variant=replace(fitted.variant, temper=temper))
-            judged = self.judge(other.sample(data.X), truth, self.rng, how.neighbours)
+            judged = self.judge(other.sample(data.X), truth, self.rng)
             found[:, k] = judged[:, SMOOTHING.index(how.h)]
             if len(rows) == LAST_LOOK and k and found[:, k].mean() < found[:, k - 1].mean():
                 break  # with so many simulations it is clear that more is worse
@@ -318,19 +291,15 @@ class _Contest:
             scores = np.full(ranks.shape, np.nan)  # of no use for the other criterion
         return np.column_stack([*(self.judge.floored(s, truth) for s in scores.T), ranks])
 
-    def _judged(self, variant: Variant, rows: Ints, neighbours: int = 0) -> Floats:
+    def _judged(self, variant: Variant, rows: Ints) -> Floats:
         learner = self.fitted(variant)
         assert isinstance(learner, Near)
-        return self.judge(
-            learner.sample(self.task.X[rows]), self.task.P[rows], self.rng, neighbours
-        )
+        return self.judge(learner.sample(self.task.X[rows]), self.task.P[rows], self.rng)
 
-    def _best(
-        self, variant: Variant, found: Floats, rows: Ints, neighbours: int = 0
-    ) -> Trial[Variant]:
+    def _best(self, variant: Variant, found: Floats, rows: Ints) -> Trial[Variant]:
         """Trial of the best smoothing by scores (m, len(SMOOTHING))."""
         counts = _part(self.task.weights, rows)
         best = int(np.argmax(np.average(found, axis=0, weights=counts)))
         if self.judge.criterion == "log":
-            variant = replace(variant, smoothing=Smoothing(SMOOTHING[best], neighbours))
+            variant = replace(variant, smoothing=Smoothing(SMOOTHING[best]))
         return Trial(variant, -found[:, best], counts)

@@ -40,8 +40,7 @@ NEAR = "near data"  # summary of likelihoods that are learned for each observati
 TEMPERED_ESS = 0.1  # proposals adapt to weights tempered until this share of them is effective
 FROM_PRIOR = 0.1  # share of proposals from the prior: bounds weights by 10 likelihood / evidence
 ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % of a deviation
-# Draws of each round and rounds of importance sampling: for a posterior, and while choosing. Few
-# large rounds are as fast as many small ones, and leave more draws.
+# Draws of each round and rounds of importance sampling: for a posterior, and while choosing.
 DRAWS, ROUNDS, QUICK_DRAWS, QUICK_ROUNDS = 800, 5, 400, 2
 # If fewer effective draws of a prior without a density are left, so many of them are smoothed.
 ENOUGH_PRIOR, SMOOTHED_DRAWS = 100.0, 2000
@@ -97,11 +96,10 @@ class Likelihood:
     ) -> tuple[Floats, Floats]:
         """Log posterior densities (m, T) at the true parameters (m, d), and ranks (m, T).
 
-        They are those of T powers of the likelihood. The truth itself is counted among the draws
-        that estimate the evidence: if the proposals missed it, its weight is large and the score
-        small, as it should be. A rank is the probability that a likelihood is higher than at the
-        true parameters, uniform if the posterior is right (Modrak et al. 2023). A prior without a
-        density has ranks only.
+        Those of T powers of the likelihood. The truth is counted among the draws that estimate the
+        evidence, so that proposals that missed it make the score small. A rank is the probability
+        that a likelihood is higher than there (Modrak et al. 2023). A prior without a density has
+        ranks only.
         """
         logs, ranks = [], []
         every = self._drawn(data, rng, True)
@@ -204,10 +202,6 @@ class Proposals:
         """Number of draws."""
         return self.from_prior + sum(m for _, m in self.parts)
 
-    def with_more(self, smooth: Smoothed, m: int, from_prior: int) -> Proposals:
-        """Mixture with so many more draws."""
-        return Proposals((*self.parts, (smooth, m)), self.from_prior + from_prior)
-
     def log_counts(self, T: Floats, log_prior: Floats) -> Floats:
         """Log of draws per volume (k,) at T (k, d), where the prior has these log densities."""
         found = np.log(self.from_prior) + log_prior
@@ -229,11 +223,6 @@ class Weighted:
     def weights(self) -> Floats:
         """Weights that sum to one."""
         return tempered(self.logs, 0.0)
-
-    @property
-    def ess(self) -> float:
-        """Effective number of draws."""
-        return float(1.0 / np.sum(self.weights**2))
 
     def log_evidence(
         self, tempers: Floats | None = None, log_weights: Floats | None = None
@@ -259,19 +248,9 @@ def importance_sample(
     rounds: int,
     rng: np.random.Generator,
 ) -> Weighted:
-    """Weighted sample of likelihood times prior, by proposals that improve.
+    """Weighted sample of likelihood times prior, by proposals that improve, the first ``start``.
 
-    Parameters
-    ----------
-    log_likelihood, log_prior : functions (k, d) -> (k,)
-        The log of the prior is -inf outside of its support.
-    prior_draws : array (n, d)
-        To mix into the proposals.
-    start : Smoothed
-        The first proposal.
-    m, rounds : int
-        Draws of each round, and rounds at most.
-    rng : Generator
+    At most so many rounds of m draws, some of them ``prior_draws``. The logs map (k, d) to (k,).
     """
     few = max(int(FROM_PRIOR * m), 1)
     d = start.points.shape[1]
@@ -282,15 +261,16 @@ def importance_sample(
         new = np.vstack([proposal.draw(m - few, rng), wide])
         there = log_prior(new)
         new, there = new[np.isfinite(there)], there[np.isfinite(there)]
-        proposals = proposals.with_more(proposal, m - few, few)
+        more = (*proposals.parts, (proposal, m - few))
+        proposals = Proposals(more, proposals.from_prior + few)
         close = proposal.log_density(T)
         close[own] = _of_others(proposal, close[own])
-        more = np.logaddexp(np.log(m - few) + close, np.log(few) + prior)
-        counts = np.append(np.logaddexp(counts, more), proposals.log_counts(new, there))
+        fresh = np.logaddexp(np.log(m - few) + close, np.log(few) + prior)
+        counts = np.append(np.logaddexp(counts, fresh), proposals.log_counts(new, there))
         T, prior = np.vstack([T, new]), np.append(prior, there)
         likely = np.append(likely, log_likelihood(new))
         found = Weighted(T, prior + likely - counts, likely, proposals)
-        if left == 0 or found.ess >= ENOUGH_ESS:
+        if left == 0 or np.sum(found.weights**2) <= 1.0 / ENOUGH_ESS:
             break
         weights = tempered(found.logs, TEMPERED_ESS * m)
         proposal, own = proposal_of(T, weights, start.discrete, rng)

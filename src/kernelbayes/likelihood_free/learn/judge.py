@@ -15,11 +15,8 @@ from scipy.spatial.distance import cdist
 
 from kernelbayes.embedding.smooth import (
     SMOOTHING,
-    WIDEST,
     Sample,
     Smoothed,
-    Smoothing,
-    local_shares,
     log_terms,
     shrinkage,
 )
@@ -49,11 +46,7 @@ class Judge:
     criterion: Criterion = "log"
 
     def __call__(
-        self,
-        samples: Iterable[Sample],
-        truths: Floats,
-        rng: np.random.Generator,
-        neighbours: int = 0,
+        self, samples: Iterable[Sample], truths: Floats, rng: np.random.Generator
     ) -> Floats:
         """Scores (m, len(SMOOTHING)) of m samples at the truths (m, d)."""
         rows = []
@@ -66,16 +59,11 @@ class Judge:
             if self.criterion == "energy":
                 rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))
             else:
-                rows.append(self._logs(points, weights, truth, rng, neighbours))
+                rows.append(self._logs(points, weights, truth, rng))
         return np.stack(rows)
 
     def _logs(
-        self,
-        points: Floats,
-        weights: Floats,
-        truth: Floats,
-        rng: np.random.Generator,
-        neighbours: int,
+        self, points: Floats, weights: Floats, truth: Floats, rng: np.random.Generator
     ) -> Floats:
         smooth = Smoothed(points, weights, 0.5, self.discrete)
         same = np.all(points[:, self.discrete] == truth[self.discrete], axis=1)
@@ -83,8 +71,6 @@ class Judge:
             return np.full(len(SMOOTHING), np.log(STRAY) + self._anywhere(truth))
         Z, z = smooth.whitened, smooth.whiten(truth[None, ~self.discrete])[0]
         h = np.asarray(SMOOTHING)[:, None]
-        if neighbours:
-            h = np.minimum(h * local_shares(Z, Smoothing(1.0, neighbours), np.inf), WIDEST)
         a = shrinkage(h, weights)[:, None]
         squares = a**2 * np.sum(Z * Z, axis=1)  # of all smoothings at once
         terms = log_terms(-2.0 * a * (Z @ z), z @ z, squares, h, np.log(weights), Z.shape[1])
@@ -112,9 +98,8 @@ class Judge:
             return 0.0
         rows = rng.choice(len(smooth.weights), size=INSIDE_DRAWS, p=smooth.weights)
         a = shrinkage(h, smooth.weights)[:, None, None]
-        h = np.broadcast_to(h, (len(h), len(smooth.weights)))[:, rows, None]
         z = a * smooth.whitened[rows]
-        drawn = smooth.mean + (z + h * rng.normal(size=z.shape[1:])) @ smooth.factor.T
+        drawn = smooth.mean + (z + h[:, :, None] * rng.normal(size=z.shape[1:])) @ smooth.factor.T
         inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
         return np.asarray(np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS)))
 

@@ -22,9 +22,9 @@ import numpy as np
 from kernelbayes.embedding.smooth import Smoothed, Smoothing
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
 from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_squares
-from kernelbayes.likelihood_free.learn.nearby import Mean
+from kernelbayes.likelihood_free.learn.nearby import Mean, fitted
 from kernelbayes.likelihood_free.learn.task import Data
-from kernelbayes.select.regression import Regression, again, regress
+from kernelbayes.select.regression import Regression, regress
 from kernelbayes.types import Bools, Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
@@ -90,9 +90,9 @@ def _exchangeable(x: Floats) -> int:
 
 
 class Shrunk(Smoothed):
-    """A smoothed sample whose correlations are those of the points, shrunk towards zero.
+    """A smoothed sample of shrunk correlations.
 
-    By the share of their sum of squares that is sampling error (Schafer and Strimmer 2005).
+    By the share of their squares that is sampling error (Schafer and Strimmer 2005).
     """
 
     @cached_property
@@ -103,8 +103,7 @@ class Shrunk(Smoothed):
         R = (L @ L.T) / np.outer(sizes, sizes)
         R2 = R[np.triu_indices(len(R), 1)] ** 2
         error = float(np.sum((1.0 - R2) ** 2)) / len(self.weights)
-        kept = max(0.0, 1.0 - error / max(float(R2.sum()), np.finfo(float).tiny))
-        R *= kept
+        R *= max(0.0, 1.0 - error / max(float(R2.sum()), np.finfo(float).tiny))
         R[np.diag_indices(len(R))] = 1.0
         return np.asarray(sizes[:, None] * cholesky(R))
 
@@ -126,7 +125,7 @@ class Spread:
         equal = np.full(n, 1.0 / n)
         targets = np.mean([log_squares(residuals[:, i], equal) for i in range(k)], axis=0)
         # A metric of its own: often scales depend on other parameters than the mean.
-        logs = _fitted(P, targets, rng, None if like is None else like.logs)
+        logs = fitted(P, targets, rng, None if like is None else like.logs)
         scaled = residuals / deviation(logs.left_out)[:, None]
         size = np.sqrt(np.mean(scaled**2, axis=(0, 1)))
         size = np.where(size > 0, size, 1.0)
@@ -135,7 +134,7 @@ class Spread:
         scaled = np.clip(scaled / size, -RESIDUAL_CLIP, RESIDUAL_CLIP)
         i, j = np.triu_indices(p, 1)
         targets = np.mean(scaled[:, :, i] * scaled[:, :, j], axis=1)
-        return cls(logs, _fitted(P, targets, rng, None if like is None else like.products), size)
+        return cls(logs, fitted(P, targets, rng, None if like is None else like.products), size)
 
     def __call__(self, P: Floats, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
         """Standardised residuals (m, k, p) at new parameters (m, d), and log volumes (m,)."""
@@ -172,22 +171,17 @@ class Spread:
         return solve(L, residuals.transpose(0, 2, 1)).transpose(0, 2, 1), volumes
 
 
-@dataclass(frozen=True)
-class NoiseModel:
-    """Noise of the same spread everywhere, "scaled" or "correlated", and how it is smoothed."""
-
-    spread: str
-    smoothing: Smoothing
-
-
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A likelihood learned from simulations, of summaries (p,) or of iid rows (k, p)."""
+    """A likelihood learned from simulations, of summaries (p,) or of iid rows (k, p).
+
+    ``kind``: noise of the "same" spread everywhere, "scaled" or "correlated"; how it is smoothed.
+    """
 
     mean: Mean
     spread: Spread
     noise: Smoothed
-    kind: NoiseModel
+    kind: tuple[str, Smoothing]
     columns: Ints
 
     @classmethod
@@ -217,20 +211,15 @@ class Forward:
             spread = Spread.fit(P, residuals, rng, spread)
         order = rng.permutation(len(P))
         kind = _choose(residuals, spread, order) if like is None else like.kind
-        standard, _ = spread.left_out(residuals, kind.spread)
-        noise = _noise(standard[order], kind.smoothing)
+        standard, _ = spread.left_out(residuals, kind[0])
+        noise = _noise(standard[order], kind[1])
         return cls(mean, spread, noise, kind, columns)
 
     def log_likelihood(self, P: Floats, s: Floats) -> Floats:
         """Log likelihood (m,) of parameters' coordinates (m, d) for one observation."""
         rows = np.atleast_2d(s)[:, self.columns]
-        standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind.spread)
+        standard, volumes = self.spread(P, rows[None] - self.mean(P)[:, None], self.kind[0])
         return _log_densities(self.noise, standard) - len(rows) * volumes
-
-
-def _fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | None) -> Regression:
-    """Regression of Y (n, q) on parameters (n, d), as was chosen before if it was."""
-    return regress(P, Y, rng, searched=SEARCHED) if like is None else again(like, P, Y)
 
 
 def _residuals(rows: Floats, mean: Mean, rng: np.random.Generator) -> Floats:
@@ -253,7 +242,7 @@ def varying(rows: Floats) -> Ints:
     return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])
 
 
-def _choose(residuals: Floats, spread: Spread, order: Ints) -> NoiseModel:
+def _choose(residuals: Floats, spread: Spread, order: Ints) -> tuple[str, Smoothing]:
     """Model of residuals (n, k, p) by its log score.
 
     The score is that of the first simulations of a random order under the density of the others.
@@ -269,7 +258,7 @@ def _choose(residuals: Floats, spread: Spread, order: Ints) -> NoiseModel:
         shrunk = k * float(np.mean(volumes[test]))
         for how in ways:
             logs = _log_densities(_noise(R[train], how), R[test])
-            found.append((float(logs.mean()) - shrunk, NoiseModel(kind, how)))
+            found.append((float(logs.mean()) - shrunk, (kind, how)))
     return max(found, key=lambda row: row[0])[1]
 
 

@@ -7,9 +7,8 @@ is still a quadratic function over the width of a posterior. The likelihood is a
           \qquad u = L^{-1} (\theta - m),
 
 where m and L L^T are the mean and covariance of a first posterior, B is fitted by weighted least
-squares to left-out residuals of the nearest simulations in u and Sigma is the covariance of what is
-left of them. It is normal but for the degrees of freedom nu: so many residuals are left to estimate
-Sigma from.
+squares to left-out residuals of the nearest simulations in u, Sigma is the covariance of what is
+left of them, and nu how many they are, less the terms.
 """
 
 from __future__ import annotations
@@ -47,11 +46,9 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
-# Metropolis steps of each draw, three for the time they take. They are to new points as long as
-# this share of them is taken: then more copies are lost than by short steps. The length of those:
-# that of the best step for a normal posterior, 2.38 / sqrt(2 d) differences of two points (ter
-# Braak 2006), down to a share of it, since in a posterior of several parts most points are in
-# different ones.
+# Metropolis steps of each draw, three for the time they take; they are to new points for as long as
+# this share of them is taken. The length of others: 2.38 / sqrt(2 d) differences of two points, the
+# best for a normal posterior (ter Braak 2006), down to a share of that if it has several parts.
 STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 3, 0.3, 2.38, 0.05
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
@@ -69,8 +66,7 @@ def near_count(n: int, d: int) -> int:
 class Mean:
     """Mean of data given parameters: linear in those that matter to a column, and a regression.
 
-    ``slopes`` (d + 1, p) are the linear part, a constant first. Kernel regression has the ``rest``.
-    ``left_out`` (n, p) are predictions of the simulations' data.
+    ``slopes`` (d + 1, p), a constant first, are the linear part, ``left_out`` (n, p) predictions.
     """
 
     slopes: Floats
@@ -79,22 +75,15 @@ class Mean:
 
     @classmethod
     def fit(cls, P: Floats, Y: Floats, rng: np.random.Generator, like: Mean | None = None) -> Mean:
-        """Learn from parameters' coordinates (n, d) and data (n, p).
-
-        What ``like`` has chosen, from some of the simulations, is not chosen again.
-        """
+        """Learn from parameters (n, d) and data (n, p); what ``like`` has chosen is kept."""
         design = np.column_stack([np.ones(len(P)), P])
         used = _that_matter(design, Y) if like is None else like.slopes != 0
         slopes, left, equal = np.zeros(used.shape), Y.copy(), np.full(len(P), 1.0 / len(P))
         for j in np.flatnonzero(used[0]):
-            terms = used[:, j]
-            beta, residuals = least_squares_fit(design[:, terms], Y[:, [j]], equal)
-            slopes[terms, j], left[:, j] = beta[:, 0], residuals[:, 0]
+            beta, residuals = least_squares_fit(design[:, used[:, j]], Y[:, [j]], equal)
+            slopes[used[:, j], j], left[:, j] = beta[:, 0], residuals[:, 0]
         unexplained = Y - design @ slopes
-        if like is None:
-            rest = regress(P, unexplained, rng, searched=SEARCHED)
-        else:
-            rest = again(like.rest, P, unexplained)
+        rest = fitted(P, unexplained, rng, None if like is None else like.rest)
         return cls(slopes, rest, Y - left + rest.left_out)
 
     def reweighted(self, P: Floats, Y: Floats, variances: Floats) -> Mean:
@@ -110,21 +99,24 @@ class Mean:
         return self._linear(P) + self.rest(P)
 
 
+def fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | None) -> Regression:
+    """Regression of Y (n, q) on parameters (n, d), as was chosen before if it was."""
+    return regress(P, Y, rng, searched=SEARCHED) if like is None else again(like, P, Y)
+
+
 def _that_matter(design: Floats, Y: Floats) -> Bools:
     """Which terms of a design (n, k) matter to each column (n, p), the first if another does.
 
-    Those of a t value above sqrt(log n): without one of them the Bayesian information criterion of
-    a linear regression would rise.
+    Those of a t value above sqrt(log n): without one a linear regression has a higher BIC.
     """
     n, k = design.shape
-    if n < PER_SLOPE * k:
-        return np.zeros((k, Y.shape[1]), dtype=bool)
     inverse = np.linalg.pinv(design.T @ design)
     beta = inverse @ (design.T @ Y)
-    variances = np.sum((Y - design @ beta) ** 2, axis=0) / (n - k)
+    variances = np.sum((Y - design @ beta) ** 2, axis=0) / max(n - k, 1)
     used = beta**2 > np.log(n) * np.outer(inverse.diagonal(), variances)
-    used[0] = np.any(used[1:], axis=0)
-    return np.asarray(used & used[0])
+    used &= np.any(used[1:], axis=0) & (n >= PER_SLOPE * k)
+    used[0] = np.any(used, axis=0)
+    return np.asarray(used)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +194,8 @@ class Density:
     def draw(self, m: int, sample: Sample, rng: np.random.Generator) -> Floats:
         """Draws (m, d): points of a weighted sample, then moved by Metropolis steps.
 
-        Systematic resampling makes few copies. A step is to a draw of the smoothed sample or, where
-        few of these are taken, along the difference of two points, which does not depend on the
-        draw, so that a step and its reverse are equally likely (ter Braak 2006).
+        A step is to a draw of the smoothed sample or, where few of these are taken, along the
+        difference of two points: it and its reverse are equally likely.
         """
         (points, weights), d = sample, sample[0].shape[1]
         shares = (rng.uniform() + rng.permutation(m)) / m
@@ -218,12 +209,14 @@ class Density:
                 first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
                 length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
                 there = T + length * (first - second)
-            higher, back = self.log_density(there), chances
-            chances = proposal.log_density(there) if anew else chances
-            odds = higher - logs + (back - chances)  # -inf outside of the support
+            higher, other = (
+                self.log_density(there),
+                proposal.log_density(there) if anew else chances,
+            )
+            odds = higher - logs + chances - other  # -inf outside of the support
             taken = np.log(rng.uniform(size=m)) < odds
             T, logs = np.where(taken[:, None], there, T), np.where(taken, higher, logs)
-            chances = np.where(taken, chances, back)
+            chances = np.where(taken, other, chances)
             anew = anew and bool(np.mean(taken) > OFTEN_TAKEN)
         return T
 

@@ -1,9 +1,8 @@
 """What is learned from simulations: the task, its coordinates, and learners without a likelihood.
 
-Coordinates of data: each column is centred at its median and divided by half the distance between
-its 16th and 84th percentiles (the standard deviation of a normal sample), so that a few outlying
-simulations have no influence. Heavy-tailed columns, and far outliers of others, go through an
-inverse hyperbolic sine; skewed ones may get a log or a root first.
+Coordinates of data: each column is centred and scaled by its median and its 16th and 84th
+percentiles. Heavy-tailed columns, and far outliers of others, go through an inverse hyperbolic
+sine; skewed ones may get a log or a root first.
 
 A :class:`Variant` is one way from an observation to a posterior, a recipe; fitted to a
 :class:`Task` it is a learner: :class:`Near`, :class:`Rule` or, in its own module,
@@ -48,7 +47,7 @@ PRIOR_DRAWS = 5000  # of a prior to sample from: their mean has an error of 1.4 
 # Adjusted points outside of the prior's support are dropped, unless less than this share is left.
 LEAST_INSIDE = 0.05
 # Rules of Bayes use factors of this rank with more simulations than DENSE, a conditional embedding
-# above MOST_DENSE, where a dense solve takes seconds; no rule races against other variants there.
+# above MOST_DENSE, where a dense solve takes seconds.
 DENSE, RANK, MOST_DENSE = 500, 300, 2000
 
 
