@@ -104,8 +104,8 @@ def test_correlations_that_are_sampling_error_are_shrunk(seed):
     equal, none = np.full(80, 1 / 80), np.zeros(10, dtype=bool)
     L = Shrunk(rng.normal(size=(80, 10)), equal, 0.5, none).factor
     found = (L @ L.T)[np.triu_indices(10, 1)]
-    # The mean square of 45 correlations is 1/80, known to sqrt(2 / 45) of it. Three deviations above
-    # that, 1.63 times as much, a correlation is multiplied by 1 - 1 / 1.63 = 0.39.
+    # The mean square of 45 correlations is 1/80, known to sqrt(2 / 45) of it. Three deviations
+    # above that, 1.63 times as much, a correlation is multiplied by 1 - 1 / 1.63 = 0.39.
     assert np.mean(found**2) < 1.63 * 0.39**2 / 80 * 1.3  # and scales are known to a few per cent
     # One factor behind all columns stays.
     together = rng.normal(size=(80, 1)) + 0.3 * rng.normal(size=(80, 10))
