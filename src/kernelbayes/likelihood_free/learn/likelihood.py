@@ -90,10 +90,7 @@ def _exchangeable(x: Floats) -> int:
 
 
 class Shrunk(Smoothed):
-    """A smoothed sample of shrunk correlations.
-
-    By the share of their squares that is sampling error (Schafer and Strimmer 2005).
-    """
+    """A smoothed sample; its correlations lose their sampling error (Schafer, Strimmer 2005)."""
 
     @cached_property
     def factor(self) -> Floats:
