@@ -404,3 +404,39 @@ def test_large_fits_have_landmarks_by_default(monkeypatch):
     # A third of the points as landmarks: far below the error of the noise, 0.1.
     np.testing.assert_allclose(large.predict(at), exact.predict(at), atol=0.05)
     assert not kb.KernelBayesRule(exact.kernel_x_).fit(x, z).rule_.inputs.kernel.finite
+
+
+def test_default_landmarks_are_for_vectors_only(monkeypatch):
+    """Landmarks would miss rare categories; a default changes no call that is allowed."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr("kernelbayes.estimators.EXACT_PAIRS", 250)
+    monkeypatch.setattr("kernelbayes.estimators.RANK_BEYOND", 100)
+    words = np.repeat([f"word {i}" for i in range(150)], 2)
+    z = np.repeat(rng.normal(size=150), 2)
+    assert kb.KernelBayesRule().fit(words, z).score(words, z) > 0.99
+    x, z = rng.normal(size=300), rng.normal(size=300)
+    z = x + 0.1 * z
+    whole = kb.KernelBayesRule().fit(x, z)
+    assert whole.kernel_x_.finite
+    given = kb.KernelBayesRule(kernel_z=kb.Gaussian(1.0)).fit(x, z)
+    assert given.kernel_z_ == kb.Gaussian(1.0)
+    batches = [(x[i : i + 60], z[i : i + 60]) for i in range(0, 300, 60)]
+    once = kb.KernelBayesRule().fit(iter(batches))
+    np.testing.assert_allclose(once.predict(x[:9]), whole.predict(x[:9]), atol=1e-8)
+    parts = kb.KernelBayesRule()
+    for pair in batches:
+        parts.partial_fit(*pair)
+    np.testing.assert_allclose(parts.predict(x[:9]), whole.predict(x[:9]), atol=1e-8)
+    width = np.diff(parts.predict_interval(x[:9], 0.9))
+    assert np.all(width < 0.5)  # 0.33 for the noise; 1.6 without calibration
+    parts.partial_fit(*batches[0], keep=290)
+    small = kb.KernelBayesRule().fit(*batches[0])
+    assert (whole + small).rule_.n == (small + whole).rule_.n == 360
+
+
+def test_score_of_several_truth_values():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    model = kb.KernelBayesRule().fit(x, x > 0)
+    assert model.predict(x).shape == (200, 2)
+    assert 0.8 < model.score(x, x > 0) <= 1.0

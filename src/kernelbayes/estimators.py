@@ -83,8 +83,9 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
     normalize : bool
         Divide posterior weights by their sum. Off by default, as in the papers.
     rank : int, optional
-        Nystrom features of this rank for both kernels: cost linear in n. None is exact, but for
-        more than 5000 pairs under a default kernel on x it is 1000; the number of pairs is exact.
+        Nystrom features of this rank for both kernels: cost linear in n. None means an exact fit
+        up to 5000 pairs, and 1000 landmarks for default kernels on more vectors than that
+        (``kernel_x_`` says so). ``rank=len(X)`` is always exact.
     rng : int, Generator or None
         For the landmarks, and for draws from a prior that is a distribution.
     literal : bool
@@ -175,13 +176,18 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         self._check_options()
         names, called = column_names(X), column_names(Z)
         X, Z = checked_pairs(self, X, Z, self._reads_rows)
-        rank, generator = self.rank, as_generator(self.rng)
+        rank_x = rank_z = self.rank
+        generator = as_generator(self.rng)
         kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z, means=True)
-        if rank is None and self.kernel_x is None and count(kernel_x.points(X)) > EXACT_PAIRS:
-            rank, generator = RANK_BEYOND, as_generator(0)
-        observed = variable(X, kernel_x, "X", rank, generator, copy)
+        by_default = self.rank is None and self.kernel_x is None and kernel_x.is_vector
+        if by_default and count(kernel_x.points(X)) > EXACT_PAIRS:
+            # Landmarks would miss rare categories, and a kernel that was given stays as it is.
+            rank_x = RANK_BEYOND
+            rank_z = rank_x if self.kernel_z is None and kernel_z.is_vector else None
+            generator = as_generator(0) if self.rng is None else generator
+        observed = variable(X, kernel_x, "X", rank_x, generator, copy)
         observed = replace(observed, names=names)
-        hidden = variable(Z, kernel_z, "Z", rank, generator, copy)
+        hidden = variable(Z, kernel_z, "Z", rank_z, generator, copy)
         hidden = replace(hidden, names=hidden.names or called)
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")

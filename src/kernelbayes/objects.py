@@ -42,11 +42,7 @@ def blanks(array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.array(found, bool).reshape(array.shape)
 
 
-# What to do about holes in a table of training rows; filters and graphs take them.
-HOLES = "drop or impute those rows first (KernelBeliefPropagation('tree') fills holes of a table)"
-
-
-def refused(bad: Any, told: str, do: str = HOLES) -> ValueError:
+def refused(bad: Any, told: str, do: str = "drop or impute those rows first") -> ValueError:
     """Error that tells what is wrong with a sample, in which of its rows (n, ...), what to do."""
     flags = np.atleast_1d(bad)
     rows = np.flatnonzero(flags.reshape(len(flags), -1).any(axis=1))

@@ -142,15 +142,20 @@ class Merging:
         return self.merge(other) if isinstance(other, Merging) else NotImplemented
 
     def _statistics(self) -> Statistics | None:
-        """Statistics of the fit; None where kernels have no finite features."""
+        """Statistics of the fit; None where kernels have no finite features, or only by default."""
         found = self._learned()
-        if found is None or not (found[0].kernel.finite and found[1].kernel.finite):
+        if found is None or not self._finite(*found):
             return None
         if self.statistics_ is not None:
             return self.statistics_
         x, z = found
         basis = Basis(x.kernel, z.kernel, (x.names, z.names))
         return Statistics.of(x.points, z.points, basis, _limit(z), self._seed)
+
+    def _finite(self, x: Variable, z: Variable) -> bool:
+        """Whether both variables have finite features because the user asked for them."""
+        asked = self.rank is not None or self.kernel_x is not None
+        return asked and x.kernel.finite and z.kernel.finite
 
     @property
     def _seed(self) -> int:
@@ -165,14 +170,15 @@ class Merging:
             sample = source.reduce(Kept.of, limit=limit, seed=self._seed, names=names)
             X, Z = sample.X, sample.Z
         x, z = self._variables(X, Z)
-        if not (x.kernel.finite and z.kernel.finite):
+        sums = self._finite(x, z)
+        if not sums:
             everything = source.reduce(Kept.of, limit=np.iinfo(np.int64).max, names=names)
             x, z = self._variables(everything.X, everything.Z, copy=False)
         x, z = replace(x, names=names[0]), replace(z, names=names[1])
         if names[0] is not None and hasattr(self, "n_features_in_"):
             self.feature_names_in_ = np.array(names[0], dtype=object)
         self._one_dimensional = flat
-        if not (x.kernel.finite and z.kernel.finite):
+        if not sums:
             return self._learn(x, z, prior)
         options = {"basis": Basis(x.kernel, z.kernel, names), "limit": _limit(z)}
 

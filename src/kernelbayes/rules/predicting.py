@@ -129,8 +129,9 @@ class Predicting:
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def _accuracy(self, X: PointsLike, y: PointsLike, weights: Array | None) -> float:
-        right = np.asarray(to_numpy(as_array(y))).ravel() == self._most_probable(X, False)
-        return float(np.average(right, weights=weights))
+        found = self._most_probable(X, False)
+        right = np.asarray(to_numpy(as_array(y))).reshape(found.shape) == found
+        return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weights))
 
     def _calibration(self) -> Calibration | None:
         """Left-out pairs of the rule in force; None where there is no closed form."""

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from kernelbayes.arrays import as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.estimators import EXACT_PAIRS, RANK_BEYOND, KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, integer, numeric_values, option, take
@@ -159,6 +159,8 @@ def tune_rule(
     z = variable(Z, kernel_z, "Z", copy=False)
     if x.n != z.n:
         raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
+    large = model.rank is None and model.kernel_x is None and x.n > EXACT_PAIRS
+    large = large and kernel_x.is_vector and kernel_z.is_vector
     keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
     x, z = (replace(v, points=take(v.points, keep)) for v in (x, z))
     values = numeric_values(z.points)
@@ -180,6 +182,7 @@ def tune_rule(
         kernel_z=best["kernel_z"],
         ridge=best["ridge"],
         prior_ridge=model.prior_ridge if prior is None else best["prior_ridge"],
+        rank=RANK_BEYOND if large else model.rank,
     )
     tuned.fit(X, Z, prior=prior)
     tuned.tuning_ = Table(table + tried)
