@@ -229,10 +229,8 @@ class PairSums:
         A = np.column_stack([B, values])
         C = B if counts is None else scale_rows(as_doubles(counts), B)
         i, j = np.tril_indices(F.shape[1])
-        square, cross = (
-            np.zeros((len(i), B.shape[1])),
-            np.zeros((A.shape[1] * F.shape[1], B.shape[1])),
-        )
+        square = np.zeros((len(i), B.shape[1]))
+        cross = np.zeros((A.shape[1] * F.shape[1], B.shape[1]))
         for rows in row_blocks(len(F), len(i) + len(cross)):
             f, a = F[rows], A[rows]
             square += (f[:, i] * f[:, j]).T @ C[rows]
