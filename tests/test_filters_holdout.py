@@ -75,9 +75,8 @@ def test_parts_are_left_out_with_the_same_kernels_and_ridges():
 
 def test_automatic_choices_are_made_once():
     model = kb.KernelBayesFilter(rng=0).fit(X[:80], Z[:80])
-    names = ("prior_ridge", "transition_ridge", "ridge", "memory", "tempering", "order")
+    names = ("prior_ridge", "transition_ridge", "ridge", "memory", "tempering")
     chosen = {name: getattr(model, f"{name}_") for name in names}
-    chosen |= {name: model.choice_.arguments[name] for name in ("lags", "features")}
     same = kb.KernelBayesFilter(model.kernel_x_, model.kernel_z_, rng=0, **chosen)
     same.fit(X[:80], Z[:80])
     np.testing.assert_allclose(

@@ -5,7 +5,7 @@ import pytest
 
 import kernelbayes as kb
 from kernelbayes.filters.choose.holdout import cut
-from kernelbayes.filters.choose.racing import Races, gains
+from kernelbayes.filters.choose.racing import gains
 from kernelbayes.select.search import Trial
 
 
@@ -250,12 +250,3 @@ def test_a_move_that_changes_nothing_gains_nothing():
         assert not gains(same, same)
     for better, best in ((-2.1, -2.0), (1.9, 2.0), (2.0, np.inf)):
         assert gains(*(Trial(None, np.array([score])) for score in (better, best)))
-
-
-def test_a_round_has_a_stretch_of_every_part():
-    rng = np.random.default_rng(1000)
-    x, z = circling(rng, 420)
-    model = kb.KernelBayesFilter()
-    races = Races(model, cut(x, z, None, 3, model), lambda *_: np.zeros(0), turns=2)
-    assert [list(some) for some in races.rounds] == [[0, 1, 2]] * 2
-    assert races.steps == sum(len(s.X) for some in races.rounds for p in some.values() for s in p)

@@ -105,11 +105,3 @@ def test_a_table_is_a_list_that_reads_well():
     long = repr(Table({"i": i} for i in range(400))).splitlines()
     assert len(long) == 22
     assert long[-1] == "... and 380 more rows; to_frame() has all"
-
-
-def test_losses_in_a_row_count_as_one_in_standard_errors():
-    rng = np.random.default_rng(1000)
-    slow = np.repeat(rng.normal(size=40), 10)  # ten equal differences in a row
-    worse, error = Trial("a", slow, batch=10).behind(Trial("b", 0.0 * slow))
-    np.testing.assert_allclose(worse, slow.mean())
-    np.testing.assert_allclose(error, slow[::10].std() / np.sqrt(40))

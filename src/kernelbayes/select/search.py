@@ -71,15 +71,11 @@ def coarse_to_fine(
 
 @dataclass(frozen=True, eq=False)
 class Trial(Generic[C]):
-    """A candidate of a race, with its losses (m,) so far, which count as ``counts`` (m,) say.
-
-    Of losses in time, so many in a row as ``batch`` says count as one in standard errors.
-    """
+    """A candidate of a race, with its losses (m,) so far, which count as ``counts`` (m,) say."""
 
     candidate: C
     losses: Floats
     counts: Floats | None = None
-    batch: int = 1
 
     @property
     def score(self) -> float:
@@ -97,9 +93,7 @@ class Trial(Generic[C]):
         broken = [not np.all(np.isfinite(losses)) for losses in (mine, others)]
         if any(broken):
             return (0.0 if all(broken) else math.inf if broken[0] else -math.inf), 0.0
-        batches = max(1, both // self.batch)
-        means = [np.mean(some) for some in np.array_split(mine - others, batches)]
-        return float(np.mean(mine - others)), float(np.std(means)) / math.sqrt(batches)
+        return float(np.mean(mine - others)), float(np.std(mine - others)) / math.sqrt(both)
 
 
 def race(

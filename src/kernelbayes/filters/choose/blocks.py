@@ -38,9 +38,9 @@ LEAST_STEPS = 20
 # Pairs of candidates at most, in sequences and without transitions, and their rank r: an update
 # takes n r^2 operations, here some 10^7, about a millisecond.
 MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
-# Steps of the pieces that long sequences are cut into, of which some are kept, and of a stretch
-# that is judged. Each starts anew: with 60 steps, what remembers for long lost to what does not.
-PIECE = 100
+# Pieces that long sequences are cut into, of which some are kept: a little longer than the shortest
+# stretch that is judged (SHORTEST).
+PIECE = 60
 
 
 class Block(NamedTuple):
@@ -82,7 +82,7 @@ def left_out(blank: Filter, groups: list[list[Part]]) -> list[Block]:
             continue
         other = copy(blank)  # with leads_, which a clone would lose
         learn(other, [s for j, rest in enumerate(groups) if j != i for s in rest])
-        for sequences in stretches(group, PIECE)[:TURNS]:
+        for sequences in stretches(group)[:TURNS]:
             X, u = [s.X for s in sequences], controls_of(sequences)
             found.append(Block(other, run_all(other, X, u, None, False), sequences))
     return found

@@ -10,18 +10,16 @@ beliefs.
 
 1. Candidates are all combinations of kernels on x (whole vectors, and a scale for each column, at
    several bandwidths), on z (a scale for each column, at several bandwidths) and ridges. They race:
-   after each round, a stretch of every block, the worse half is given up.
+   after each stretch of a block the worse half is given up.
 2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
    at a time. Among the kernels on controls is one so wide that they are ignored.
 3. Options challenge the best: velocity, windows, regressions, exponents
    (:mod:`~kernelbayes.filters.choose.options`). Without memory, the filter is a regression on what
    it sees: what is chosen is no worse than that on these blocks.
 4. The middle of all that are within a standard error of the best is taken, if it is as good.
-5. It meets the best of every other kind (with and without memory, windows, velocity, regressions)
-   once more at the rank of the filter, and so do narrower kernels on x, which need a higher rank.
 
-To save time, candidates of the race have a low rank and at most some 1500 pairs. What is given (a
-kernel, a ridge) is kept, and only the rest is chosen.
+To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
+ridge) is kept, and only the rest is chosen.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import as_vectors, quiet, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import (
-    PIECE,
     RACE_RANK,
     TURNS,
     blocks_of,
@@ -49,7 +46,7 @@ from kernelbayes.filters.choose.blocks import (
 from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
-from kernelbayes.filters.choose.racing import Arguments, Entry, Races, Setting
+from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.encode.encoder import ESTIMATES
 from kernelbayes.filters.encode.regression import targets
 from kernelbayes.filters.loop import filtered
@@ -84,8 +81,6 @@ WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
 REGRESSION_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # Candidates that go to the end: the fewest that have a middle.
 FINALISTS = 3
-# Multiples of the bandwidth on x that the best filter is tried with at its final rank.
-NARROWER = (0.5**0.5, 0.5)
 # Steps ahead that predictions are scored at: the length of an outage, by judgement.
 AHEAD = 3
 # More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
@@ -134,15 +129,15 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
         why["settings"] = f"the middle of what is usual, since nothing can be left out: {error}"
         return Choice(first, why)
     judge = judge_states(first["kernel_z"], data.Z)
-    races = Races(model, groups, judge, turns=TURNS, shortest=PIECE, ahead=AHEAD)
-    best = _confirmed(races, races.middle(_race(races, given, seen, data.Z, data.controls)), given)
+    races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
+    best = races.middle(_race(races, given, seen, data.Z, data.controls))
     best.candidate.row["chosen"] = True
     why["settings"] = (
         f"the best of {len(races.table)} on {len(races.held_out)} blocks of time left out in turn"
     )
     # The best without options is among the others, unless it is the best of all.
     done = sorted(races.complete.values(), key=lambda trial: trial.score)
-    done.sort(key=lambda trial: not PLAIN.items() <= races.bases[trial.candidate.at.base].items())
+    done.sort(key=lambda trial: _has_options(races.bases[trial.candidate.at.base]))
     chosen, *others = (
         {**given, **races.parameters(trial.candidate.at), "rank": given["rank"]}
         for trial in (best, *(trial for trial in done if trial is not best))
@@ -172,6 +167,10 @@ def _with_intervals(
     return replace(choice, why=why, calibration=calibration)
 
 
+def _has_options(at: Arguments) -> bool:
+    return any(at[name] != plain for name, plain in PLAIN.items())
+
+
 NAMES = (
     "kernel_x", "kernel_z", "kernel_u", "ridge", "prior_ridge", "transition_ridge", "rank", *PLAIN,
 )  # fmt: skip
@@ -182,7 +181,11 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     rank = min(RACE_RANK, given["rank"] or RACE_RANK)
     bases = candidates(races, given, X, Z, controls)
     settings = [races.enter({**base, "rank": rank}) for base in bases]
-    best = races.race(settings, keep=lambda _, running: max(FINALISTS, -(-running // 2)))
+
+    def half(_: int, running: int) -> int:
+        return max(FINALISTS, -(-running // 2))
+
+    best = races.race(settings, keep=half)
     if controls is not None and given["kernel_u"] is None:
         at = races.parameters(best.candidate.at)
         kernels = scaled_kernels(controls, WIDTHS_U[1:], "controls")
@@ -198,22 +201,6 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     vectors = races.parameters(best.candidate.at)["kernel_z"].is_vector
     estimates = scaled_kernels(Z, WIDTHS_ESTIMATES, "Z") if vectors else []
     return Challenge(races, given, estimates, split_missing(X)[1] is None).run(best)
-
-
-def _confirmed(races: Races, best: Entry, given: Arguments) -> Entry:
-    """Best of all kinds at the rank of the filter: narrow kernels need more than the race's."""
-    rank = min(LARGE_RANK, given["rank"] or LARGE_RANK)
-    if rank <= RACE_RANK:
-        return best
-    kinds: dict[tuple[object, ...], Setting] = {}
-    for trial in (best, *sorted(races.complete.values(), key=lambda trial: trial.score)):
-        at = races.bases[trial.candidate.at.base]
-        kind = at["order"], np.size(at["lags"]) > 1, at["features"], at["memory"] == 0.0
-        kinds.setdefault(kind, trial.candidate.at)
-    finalists = [*kinds.values()]
-    if given["kernel_x"] is None and races.bases[finalists[0].base]["features"] == "raw":
-        finalists += [finalists[0].moved(x=width) for width in NARROWER]
-    return races.race([races.enter({**races.parameters(at), "rank": rank}) for at in finalists])
 
 
 def candidates(
@@ -317,9 +304,11 @@ def spreads(X: Points) -> Floats:
 
 def judge_states(kernel: Kernel, Z: Points) -> Judge:
     """Return the loss of beliefs about states: squared error in units of spreads, or RKHS."""
-    if not kernel.is_vector:
-        return judge_of("error", kernel, Z)
-    scale = spreads(Z)
+    return _scaled_error(spreads(Z)) if kernel.is_vector else judge_of("error", kernel, Z)
+
+
+def _scaled_error(scale: Floats) -> Judge:
+    """Squared error of the mean, in units of each column's spread."""
 
     def error(beliefs: Beliefs, Z: PointsLike) -> Floats:
         mean = np.asarray(to_numpy(beliefs.mean()), dtype=float)

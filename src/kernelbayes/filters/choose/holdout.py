@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 Judge = Callable[[Beliefs, PointsLike], Floats]  # beliefs and true states (T, ...) to losses (T,)
 Loss = Literal["error", "mass", "coverage"] | Judge
-# A part is filtered in at most this many stretches, of at least so many steps each; after a round
-# of them a poor candidate may be given up. The mean loss of fifty steps is known to a seventh of
-# its standard deviation, and more than four stretches save little.
+# A part is filtered in at most this many stretches, of at least so many steps each; after each of
+# them a poor candidate may be given up. The mean loss of fifty steps is known to a seventh of its
+# standard deviation, and more than four stretches save little.
 STRETCHES, SHORTEST = 4, 50
 # Share of the loss of predictions: an outage of some steps in every ten.
 AHEAD_SHARE = 0.1
@@ -84,10 +84,10 @@ def _check_coordinates(groups: list[list[Part]], single: list[Part]) -> None:
         )
 
 
-def stretches(group: list[Part], shortest: int = SHORTEST) -> list[list[Part]]:
+def stretches(group: list[Part]) -> list[list[Part]]:
     """Sequences of a part in stretches of about equal length; where one is cut, it starts anew."""
     steps = sum(count(s.X) for s in group)
-    length = steps / min(STRETCHES, max(1, steps // shortest))
+    length = steps / min(STRETCHES, max(1, steps // SHORTEST))
     cut_up = [p for s in group for p in pieces_of(s, max(1, round(count(s.X) / length)))]
     sizes = np.array([count(p.X) for p in cut_up])
     number = (np.cumsum(sizes) - sizes / 2.0) // length  # by the middle of a piece

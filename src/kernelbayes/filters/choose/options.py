@@ -2,8 +2,8 @@ r"""Options that challenge the best filter of a race: velocity, a window, regres
 
 The plain filter is of first order, sees one observation at a time and follows Bayes' rule. Each
 option is a handful of rivals of the best filter so far, the cheap ones first; a rival that falls
-behind is given up after a round. An option is taken only if it is better by more than a standard
-error on the blocks left out, and rivals of the next option have it too.
+behind is given up after a stretch. An option is taken only if it is better by more than two
+standard errors on the blocks left out, and rivals of the next option have it too.
 
 1. ``order=2``: the transition knows the velocity.
 2. ``lags``: the update sees the last few observations, under bandwidth multiples that a closed form
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
-from kernelbayes.filters.encode.lags import as_rows, choose_scales, windows
+from kernelbayes.filters.encode.lags import choose_scales, windows
 from kernelbayes.filters.encode.regression import window_error
 from kernelbayes.filters.encode.track import trackable, tracked_error
 from kernelbayes.filters.missing import split_missing
@@ -39,17 +40,15 @@ WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
 WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
-# Bandwidths on the estimates of a regression, in root mean square distances of two states. With
-# memory well below one, a judgement: estimates are nearer to the states than observations are.
-# Without memory the last one, since the state is nearly linear in its estimate: on simulated arm
-# movements with rests its error is that of the estimates (.18), with the others .24 and .32.
-WIDTHS_ESTIMATES = (0.125, 0.5, 2.0)
+# Bandwidths on the estimates of a regression, in root mean square distances of two states. A
+# judgement: estimates are nearer to the states than observations are, so well below one.
+WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 WORTH_A_RACE = 1.5
 # Standard errors by which an option must be better: one rival that is no better is ahead by more
-# than one in 16 % of races. What was taken for nothing is seen once more at the filter's own rank.
-SURE = 1.0
+# than two in 2.3 % of races, the best of six in at most one of seven (Bonferroni).
+SURE = 2.0
 # Factor of one move of the ridge after an option is taken: a decade.
 RIDGE_MOVE = {"ridge": 10.0}
 
@@ -94,7 +93,7 @@ class Challenge:
         if not (self._free("lags") and possible and reach(every, WINDOW)):
             return
         data = join(every)
-        parts = [windows(as_rows(s.X), WINDOW) for s in every]
+        parts = [windows(_rows(s), WINDOW) for s in every]
         scales = choose_scales(
             at["kernel_x"], *split_missing(np.concatenate(parts)), data.Z, at["kernel_z"], WINDOW
         )
@@ -107,26 +106,34 @@ class Challenge:
         wanted = self._free("features") and self.given["kernel_x"] is None
         if not (wanted and lengths and at["kernel_z"].is_vector):
             return
-        Z, X = join(every).Z, [as_rows(s.X) for s in every]
+        Z, X = join(every).Z, [_rows(s) for s in every]
         W = {k: np.concatenate([windows(rows, k) for rows in X]) for k in lengths}
         errors = {k: window_error(W[k], Z, k) for k in lengths}
         k = min(errors, key=errors.__getitem__)
-        worth = {"regression": errors[k]}
+        tracked = np.inf
         if can_track(self.races):
-            worth["tracked"] = tracked_error(np.concatenate(X), W[k], Z, [len(x) for x in X])
+            tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
+        worth = {"regression": errors[k], "tracked": tracked}
         worth = {name: error for name, error in worth.items() if error <= WORTH_A_RACE * best.score}
         if not worth:
             return
+        free = self._free("memory")
         square = 2 if self.races.model.method == "original" else 1
         ridge = WITHOUT_MEMORY[0] ** square if isinstance(self.given["ridge"], str) else at["ridge"]
-        news = [{**at, "lags": k, "kernel_x": kernel} for kernel in self.estimates]
-        if not self._free("memory") or at["memory"] == 0.0:
-            yield from ({**new, "features": name} for new in news for name in worth)
-            return
-        # With memory the past counts twice in what is tracked: only if there is nothing else.
-        with_memory = "regression" if "regression" in worth else "tracked"
-        yield from ({**new, "features": with_memory} for new in news[:-1])
-        yield from ({**news[-1], "features": n, "memory": 0.0, "ridge": ridge} for n in worth)
+        for kernel in self.estimates:
+            new = {**at, "lags": k, "kernel_x": kernel}
+            if not free or at["memory"] == 0.0:
+                yield from ({**new, "features": name} for name in worth)
+                continue
+            # With memory the past counts twice in what is tracked: only if there is nothing else.
+            with_memory = "regression" if "regression" in worth else "tracked"
+            yield {**new, "features": with_memory}
+            yield {
+                **new,
+                "features": min(worth, key=worth.__getitem__),
+                "memory": 0.0,
+                "ridge": ridge,
+            }
 
     def _exponents(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)
@@ -143,7 +150,7 @@ class Challenge:
 
 def can_track(races: Races) -> bool:
     """Whether what is left when any part is held out is long enough for a track."""
-    q = as_rows(races.every[0].Z).shape[1]
+    q = _rows(races.every[0], "Z").shape[1]
     left = (races.without(i) for i in races.held_out)
     return all(trackable([count(s.Z) for s in parts], q) for parts in left)
 
@@ -155,3 +162,9 @@ def reach(parts: list[Part], lags: int) -> bool:
         return False
     lengths = np.array([count(s.X) for s in parts])
     return bool(2 * lengths[lengths >= 2 * lags].sum() >= lengths.sum())
+
+
+def _rows(part: Part, name: str = "X") -> np.ndarray:
+    """Observations (T, d) of a sequence, or its states."""
+    X = np.asarray(to_numpy(getattr(part, name)), dtype=float)
+    return X[:, None] if X.ndim == 1 else X

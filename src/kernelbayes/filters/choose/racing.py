@@ -19,7 +19,6 @@ from sklearn.base import clone
 
 from kernelbayes.arrays import quiet
 from kernelbayes.filters.choose.holdout import (
-    SHORTEST,
     STRETCHES,
     Judge,
     controls_of,
@@ -37,9 +36,6 @@ from kernelbayes.types import Floats
 # A candidate is given up when it is worse than the best by so many standard errors: about the 5 %
 # level of a two-sided test.
 GIVE_UP = 2.0
-# Losses of neighbouring steps go together: so many in a row count as one in standard errors. A
-# judgement: a wrong belief lasts for some steps.
-TOGETHER_IN_TIME = 10
 # A move goes on only if it gains a thousandth: less is chance, and its end is nowhere.
 LEAST_GAIN = 1e-3
 # Moves of one number in one direction at most: twenty decades of a ridge, ten octaves of a
@@ -109,7 +105,6 @@ class Races:
     judge: Judge
     bases: list[Arguments] = field(default_factory=list)  # that candidates start from
     turns: int = STRETCHES  # stretches of each part that are filtered
-    shortest: int = SHORTEST  # steps of one of them
     ahead: int = 0  # predictions so many steps ahead are scored as well
     bar: Any = field(init=False, default=None)
     # What is filtered of a part that is held out, if not the part itself.
@@ -138,18 +133,17 @@ class Races:
         return [i for i, group in enumerate(self.groups) if count(group[0].X) > 1]
 
     @cached_property
-    def rounds(self) -> list[dict[int, list[Part]]]:
-        """Stretches by the number of their part: in each round one of every part, to be fair."""
-        # A recording may rest in one part and move in another.
+    def stretches(self) -> list[tuple[int, list[Part]]]:
+        """Stretches of all held-out parts, each with the number of its part; parts take turns."""
         parts = {i: self.met.get(i, self.groups[i]) for i in self.held_out}
-        found = {i: stretches(part, self.shortest) for i, part in parts.items()}
-        most = min(self.turns, max(map(len, found.values())))
-        return [{i: part[k] for i, part in found.items() if k < len(part)} for k in range(most)]
+        found = [[(i, s) for s in stretches(parts[i])] for i in self.held_out]
+        longest = min(self.turns, max(map(len, found)))
+        return [part[k] for k in range(longest) for part in found if k < len(part)]
 
     @cached_property
     def steps(self) -> int:
-        """Steps of all rounds."""
-        return sum(count(s.X) for some in self.rounds for part in some.values() for s in part)
+        """Steps of all held-out parts."""
+        return sum(count(s.X) for _, sequences in self.stretches for s in sequences)
 
     def enter(self, base: Arguments) -> Setting:
         """Add arguments to those that candidates start from; the setting without a change."""
@@ -180,11 +174,11 @@ class Races:
     ) -> Entry:
         """Best of some new settings and the leader, which has filtered all parts.
 
-        ``keep(i, running)`` says how many go on after round i.
+        ``keep(i, running)`` says how many go on after stretch i.
         """
         new = {at.key: at for at in settings if at.key not in self.seen}
         found = race(
-            [self._start(at) for at in new.values()], self._filter, self.rounds,
+            [self._start(at) for at in new.values()], self._filter, self.stretches,
             leader=leader, give_up=GIVE_UP, keep=keep,
         )  # fmt: skip
         done = [trial for trial in found if len(trial.losses) == self.steps]
@@ -199,20 +193,20 @@ class Races:
         self.seen.add(at.key)
         return Candidate(at, self.table[-1])
 
-    def _filter(self, entrant: Candidate, stretch: dict[int, list[Part]]) -> Entry:
-        """Let a candidate filter one round more."""
-        for part, sequences in stretch.items():
-            with quiet():  # a poor candidate may well have numerical trouble
-                if part not in entrant.models:
-                    entrant.models[part] = self.blank(self.parameters(entrant.at, part))
-                    learn(entrant.models[part], self.without(part))
-                new = filtered_losses(entrant.models[part], sequences, self.judge, self.ahead)
-            entrant.losses = np.concatenate([entrant.losses, new])
-            entrant.row["steps"] = len(entrant.losses)
-            self.spent += len(new) / self.steps
-            if self.bar is not None:
-                self.bar.update(len(new) / self.steps)
-        trial = Trial(entrant, entrant.losses, batch=TOGETHER_IN_TIME)
+    def _filter(self, entrant: Candidate, stretch: tuple[int, list[Part]]) -> Entry:
+        """Let a candidate filter one stretch more."""
+        part, sequences = stretch
+        with quiet():  # a poor candidate may well have numerical trouble
+            if part not in entrant.models:
+                entrant.models[part] = self.blank(self.parameters(entrant.at, part))
+                learn(entrant.models[part], self.without(part))
+            new = filtered_losses(entrant.models[part], sequences, self.judge, self.ahead)
+        entrant.losses = np.concatenate([entrant.losses, new])
+        entrant.row["steps"] = len(entrant.losses)
+        self.spent += len(new) / self.steps
+        if self.bar is not None:
+            self.bar.update(len(new) / self.steps)
+        trial = Trial(entrant, entrant.losses)
         if len(trial.losses) == self.steps:
             entrant.row["score"] = trial.score
             entrant.models.clear()

@@ -17,7 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from kernelbayes.arrays import as_generator, like, to_numpy
-from kernelbayes.filters.encode.lags import BLOCKS, block_errors
+from kernelbayes.filters.encode.lags import block_errors
 from kernelbayes.gram.features import nystrom
 from kernelbayes.gram.lapack import eigh
 from kernelbayes.gram.loo import fold_predictions, ridge_grid
@@ -182,7 +182,7 @@ def _chosen(
     for scale in scales:
         F = landmark_basis(U[order[:FIRST_LANDMARKS]], here, scale * median, slope)(U[rows])
         grid = ridge_grid(F, size=RIDGE_STEPS)
-        errors = block_errors(F, H[rows], grid, BLOCKS)
+        errors = block_errors(F, H[rows], grid, TIME_BLOCKS)
         if errors.min() < best:
             best, ridge, chosen = float(errors.min()), float(grid[np.argmin(errors)]), scale
     landmarks = U[order[:FINAL_LANDMARKS]]
