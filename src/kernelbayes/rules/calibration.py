@@ -16,6 +16,7 @@ q-th quantile of the transforms :math:`u_i = F^{(-i)}(z_i \mid x_i)` instead of 
 conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,9 @@ class Calibration:
     how far above them (or below, if negative), and intervals reach as far beyond the ends of a
     belief as they must (conformalised quantiles: Romano, Patterson and Candes 2019).
 
-    Of rules, ``rows`` (m,) are the pairs' numbers, ``squares`` (m, d) what v is the average of, and
-    ``residuals`` (m, d) the e_i / s_i.
+    Of rules, ``rows`` (m,) are the numbers of the pairs among all ``n``, ``squares`` (m, d) what v
+    is the average of, and ``residuals`` (m, d) the e_i / s_i. Beliefs over another number of points
+    are corrected by ``pit``. What is filled in at x outside the sample is not corrected.
     """
 
     pit: Floats
@@ -58,6 +60,7 @@ class Calibration:
     rows: Ints | None = None
     squares: Floats | None = None
     residuals: Floats | None = None
+    n: int | None = None  # as in files of before it was stored
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
@@ -79,42 +82,57 @@ class Calibration:
         far = np.abs(np.zeros_like(self.pit) if self.beyond is None else self.beyond).max(axis=0)
         return np.where(far > 0.0, far, 1.0)
 
-    def quantile(self, mu: Decoding, q: npt.ArrayLike) -> Array:
-        """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
+    def quantile(self, mu: Decoding, q: npt.ArrayLike, prior: Any = None) -> Array:
+        """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``.
+
+        Where they are filled in they are the belief's own, or the prior's around the mean.
+        """
         d, own = int(mu.vectors.shape[1]), self.pit.shape[1]
         if d != own:
             raise ValueError(
                 f"this calibration was learned for {own} coordinates, the belief has {d}; "
                 "calibrate the model that the belief comes from"
             )
-        if self.residuals is not None:
+        e = self._residuals(mu)
+        if e is not None:
             at = shares(q, "quantile levels")
-            e = [_quantiles(e, self.weights, at, one_more=True) for e in self.residuals.T]
-            found = self._scales(mu)[..., None, :] * np.stack(e, axis=1)
-            return like(as_doubles(mu.mean())[..., None, :] + found, mu.weights)
-        columns, unit = [], self._unit
-        for j, at in enumerate(self.levels(q).T):
-            inside = np.clip(at, 0.0, 1.0)
-            quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
-            columns.append(quantiles + (at - inside) * unit[j])
-        return like(np.stack(columns, axis=-1), mu.weights)
+            each = [_quantiles(column, self.weights, at, one_more=True) for column in e.T]
+            found = self._scales(mu)[..., None, :] * np.stack(each, axis=1)
+            found = as_doubles(mu.mean())[..., None, :] + found
+        else:
+            columns, unit = [], self._unit
+            for j, at in enumerate(self.levels(q).T):
+                inside = np.clip(at, 0.0, 1.0)
+                quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
+                columns.append(quantiles + (at - inside) * unit[j])
+            found = np.stack(columns, axis=-1)
+        if prior is None:
+            return _mixed(mu, found, lambda: mu.quantile(q))
+        mean = mu.mean()[..., None, :]
+        return _mixed(mu, found, lambda: mean + (prior.quantile(q) - prior.mean()))
 
-    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
+    def interval(self, mu: Decoding, level: float = 0.9, prior: Any = None) -> Array:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
         level = share(level, "level")
-        ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+        ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], prior)
         return namespace(ends).moveaxis(ends, -2, -1)
 
-    def std(self, mu: Decoding) -> Array:
-        """Deviations by left-out residuals, shaped as ``mu.std()``."""
-        e = self.residuals
-        assert e is not None
+    def std(self, mu: Decoding, prior: Any = None) -> Array:
+        """Deviations by left-out residuals, shaped as ``mu.std()``; the belief's own without."""
+        e = self._residuals(mu)
+        if e is None:
+            return mu.std()
         size = np.maximum(np.abs(e).max(axis=0), np.finfo(float).tiny)  # squares fit
-        return like(self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2), mu.weights)
+        found = self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2)
+        return _mixed(mu, found, (mu if prior is None else prior).std)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how often intervals hold left-out truths, before correction, against their level."""
         return plot_levels(np.abs(2.0 * self.pit - 1.0), self.weights, ax)
+
+    def _residuals(self, mu: Decoding) -> Floats | None:
+        """Return the residuals if the belief is one over the points of the rule."""
+        return self.residuals if self.n in (None, mu.weights.shape[-1]) else None
 
     def _scales(self, mu: Decoding) -> Floats:
         """Return s(x), shape (d,) or (m, d)."""
@@ -133,21 +151,23 @@ class Corrected:
 
     def quantile(self, q: npt.ArrayLike) -> Array:
         """Quantiles (m, k, d)."""
-        found, mean = self.calibration.quantile(self.mu, q), self.mu.mean()[:, None, :]
-        return self._mixed(found, mean + (self.prior.quantile(q) - self.prior.mean())[None])
+        return self.calibration.quantile(self.mu, q, self.prior)
 
     def interval(self, level: float) -> Array:
         """Intervals (m, d, 2)."""
-        ends = self.quantile([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        return namespace(ends).moveaxis(ends, 1, 2)
+        return self.calibration.interval(self.mu, level, self.prior)
 
     def std(self) -> Array:
         """Return deviations (m, d)."""
-        return self._mixed(self.calibration.std(self.mu), self.prior.std()[None])
+        return self.calibration.std(self.mu, self.prior)
 
-    def _mixed(self, found: Array, prior: Array) -> Array:
-        share = self.mu.diagnostics.filled[(..., *[None] * (found.ndim - 1))]
-        return found + share * (prior - found)
+
+def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
+    """Return what was found, and what holds outside the sample by the share that is filled in."""
+    found, share = like(found, mu.weights), getattr(mu.diagnostics, "filled", None)
+    if share is None:
+        return found
+    return found + share[(..., *[None] * (found.ndim - share.ndim))] * (outside() - found)
 
 
 def left_out(
@@ -179,7 +199,7 @@ def left_out(
     local = [clearly_less(new, old) for old, new in zip(*losses, strict=True)]
     squares = np.where(local, squares, same)
     s = _scales(noise, among, squares)
-    return Calibration(pits, weights, None, rows, squares, e / np.where(s > 0.0, s, 1.0))
+    return Calibration(pits, weights, None, rows, squares, e / np.where(s > 0.0, s, 1.0), rule.n)
 
 
 def _scales(noise: Floats, among: Floats, squares: Floats) -> Floats:
@@ -200,6 +220,7 @@ def _pinball(r: Floats, q: Floats, s: Floats) -> Floats:
 
 def _quantiles(values: Floats, weights: Floats, at: Floats, one_more: bool = False) -> Floats:
     """Weighted quantiles; with ``one_more`` those that hold one more draw as often as asked."""
+    values, weights = values[weights > 0.0], weights[weights > 0.0]
     order = np.argsort(values, kind="stable")
     w = weights[order]
     places = np.cumsum(w) - 0.5 * w
