@@ -51,7 +51,8 @@ class Calibration:
 
     Of rules, ``rows`` (m,) are the numbers of the pairs among all ``n``, ``squares`` (m, d) what v
     is the average of, and ``residuals`` (m, d) the e_i / s_i. Beliefs over another number of points
-    are corrected by ``pit``. What is filled in at x outside the sample is not corrected.
+    are corrected by ``pit``. What is filled in outside the sample is not corrected: it is the
+    belief's own or, if the embedding ``prior`` is given, the prior's at the belief's mean.
     """
 
     pit: Floats
@@ -61,6 +62,7 @@ class Calibration:
     squares: Floats | None = None
     residuals: Floats | None = None
     n: int | None = None  # as in files of before it was stored
+    prior: Any = None
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
@@ -82,49 +84,47 @@ class Calibration:
         far = np.abs(np.zeros_like(self.pit) if self.beyond is None else self.beyond).max(axis=0)
         return np.where(far > 0.0, far, 1.0)
 
-    def quantile(self, mu: Decoding, q: npt.ArrayLike, prior: Any = None) -> Array:
-        """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``.
-
-        Where they are filled in they are the belief's own, or the prior's around the mean.
-        """
+    def quantile(self, mu: Decoding, q: npt.ArrayLike) -> Array:
+        """Recalibrated quantiles of an embedding or batch, shaped as ``mu.quantile(q)``."""
         d, own = int(mu.vectors.shape[1]), self.pit.shape[1]
         if d != own:
             raise ValueError(
                 f"this calibration was learned for {own} coordinates, the belief has {d}; "
                 "calibrate the model that the belief comes from"
             )
-        e = self._residuals(mu)
-        if e is not None:
-            at = shares(q, "quantile levels")
-            each = [_quantiles(column, self.weights, at, one_more=True) for column in e.T]
-            found = self._scales(mu)[..., None, :] * np.stack(each, axis=1)
-            found = as_doubles(mu.mean())[..., None, :] + found
-        else:
-            columns, unit = [], self._unit
+        e, columns, unit = self._residuals(mu), [], self._unit
+        if e is None:
             for j, at in enumerate(self.levels(q).T):
                 inside = np.clip(at, 0.0, 1.0)
                 quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
                 columns.append(quantiles + (at - inside) * unit[j])
-            found = np.stack(columns, axis=-1)
-        if prior is None:
-            return _mixed(mu, found, lambda: mu.quantile(q))
-        mean = mu.mean()[..., None, :]
-        return _mixed(mu, found, lambda: mean + (prior.quantile(q) - prior.mean()))
+        else:
+            mean, s, asked = as_doubles(mu.mean()), self._scales(mu), shares(q, "quantile levels")
+            for j, column in enumerate(e.T):
+                r = _quantiles(column, self.weights, asked, one_more=True)
+                columns.append(mean[..., None, j] + s[..., None, j] * r)
 
-    def interval(self, mu: Decoding, level: float = 0.9, prior: Any = None) -> Array:
+        def outside() -> Array:
+            if self.prior is None:
+                return mu.quantile(q)
+            return mu.mean()[..., None, :] + (self.prior.quantile(q) - self.prior.mean())
+
+        return _mixed(mu, np.stack(columns, axis=-1), outside)
+
+    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
         level = share(level, "level")
-        ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], prior)
+        ends = self.quantile(mu, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         return namespace(ends).moveaxis(ends, -2, -1)
 
-    def std(self, mu: Decoding, prior: Any = None) -> Array:
-        """Deviations by left-out residuals, shaped as ``mu.std()``; the belief's own without."""
+    def std(self, mu: Decoding) -> Array:
+        """Deviations by left-out residuals, shaped as ``mu.std()``; without them its own."""
         e = self._residuals(mu)
         if e is None:
             return mu.std()
         size = np.maximum(np.abs(e).max(axis=0), np.finfo(float).tiny)  # squares fit
         found = self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2)
-        return _mixed(mu, found, (mu if prior is None else prior).std)
+        return _mixed(mu, found, (mu if self.prior is None else self.prior).std)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how often intervals hold left-out truths, before correction, against their level."""
@@ -139,27 +139,6 @@ class Calibration:
         assert self.squares is not None
         W = as_doubles(mu.weights)
         return _scales(np.sum(W * W, axis=-1), W[..., self.rows], self.squares)
-
-
-@dataclass(frozen=True, eq=False)
-class Corrected:
-    """Answers by a calibration; where they are filled in, distances from means are the prior's."""
-
-    mu: Any
-    calibration: Calibration
-    prior: Any  # an embedding of z
-
-    def quantile(self, q: npt.ArrayLike) -> Array:
-        """Quantiles (m, k, d)."""
-        return self.calibration.quantile(self.mu, q, self.prior)
-
-    def interval(self, level: float) -> Array:
-        """Intervals (m, d, 2)."""
-        return self.calibration.interval(self.mu, level, self.prior)
-
-    def std(self) -> Array:
-        """Return deviations (m, d)."""
-        return self.calibration.std(self.mu, self.prior)
 
 
 def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
