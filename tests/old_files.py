@@ -32,7 +32,11 @@ def made():
     graph = kb.KernelBeliefPropagation([("a", "b")]).fit({"a": x[:, 0], "b": z[:, 0]})
     walker = kb.KernelBayesFilter(rng=0).fit(x, z)
     plain = kb.KernelBayesFilter(rng=0, lags=1, order=1, features="raw").fit(x, z, z[1:] - z[:-1])
+    theta = rng.normal(size=(20, 1))
+    simulated = theta + 0.3 * rng.normal(size=(20, 1))
+    free = {m: kb.LikelihoodFree(method=m, rng=0) for m in ("adjusted", "likelihood")}
     return {
+        **{m: model.fit(theta, simulated).posterior([0.2]) for m, model in free.items()},
         "embedding": kb.embed(x, kb.Matern(1.0, 2.5), np.full(20, 0.05)),
         "batch": kb.embed(z, kb.Gaussian(0.5), rng.uniform(size=(3, 20))),
         "conditional": kb.ConditionalEmbedding(kb.Gaussian(1.0), kb.Gaussian(1.0), 0.01).fit(x, z),

@@ -441,6 +441,22 @@ def test_this_version_has_left_files():
     assert old_files.directory() in {path.parent.name for path in OLD}
 
 
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"class": "likelihood_free.learn.forward.Nearby", "state": {}, "number": 0},
+        {"class": "kernels.radial.Gaussian", "state": {"width": 1.0}, "number": 0},
+        {"class": "kernels.radial.Gaussian", "state": {}, "number": 0},
+    ],
+    ids=["class", "field", "none"],
+)
+@pytest.mark.parametrize("old", [1, 2])
+def test_an_old_file_of_what_is_stored_in_another_way_says_so(tree, old, good, tmp_path):
+    """It used to be called altered."""
+    data = rewritten(good, lambda m: m.update(object=tree, format=old))
+    refused(data, tmp_path / "old.kb", "older version of kernelbayes, .*fit it again")
+
+
 @pytest.mark.fixed_seed  # particles are drawn
 @pytest.mark.parametrize("path", OLD, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_files_of_old_versions_are_loaded(path):

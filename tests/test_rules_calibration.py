@@ -5,8 +5,12 @@ import pandas as pd
 import pytest
 
 import kernelbayes as kb
+from kernelbayes.rules.calibration import _quantiles
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*lie outside:kernelbayes.NumericalWarning",
+    "ignore:.*no mass to speak of:kernelbayes.NumericalWarning",
+)
 
 
 def mixed(rng, n):
@@ -103,3 +107,41 @@ def test_a_conditional_embedding_and_files(tmp_path):
     ends = found.interval(cme(x[:4]))
     np.testing.assert_array_equal(again.interval(cme(x[:4])), ends)
     np.testing.assert_allclose(found.interval(cme(float(x[0, 0]))), ends[0])  # one embedding
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outside_the_sample_a_calibration_leaves_the_belief_as_it_is(seed):
+    """Residuals of left-out pairs say nothing there; intervals used to be 30 times too short."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(100, 1))
+    cme = kb.ConditionalEmbedding().fit(x, 3 * x[:, 0] + 0.1 * rng.normal(size=100))
+    found, far = kb.calibrate(cme), cme(30.0)
+    np.testing.assert_allclose(far.diagnostics.filled, 1.0)
+    np.testing.assert_allclose(found.interval(far), far.interval())
+    np.testing.assert_allclose(found.std(far), far.std())
+    both = cme([[0.0], [30.0]])
+    np.testing.assert_allclose(found.interval(both)[1], far.interval())
+    assert np.diff(found.interval(both)[0]) < 1.0  # the noise is 0.1
+
+
+@pytest.mark.parametrize("n", [40, 120])
+def test_a_belief_over_other_points_is_corrected_by_levels(n):
+    """Its weights used to be read as those of the training pairs: wrong rows, or an IndexError."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 1))
+    found = kb.calibrate(kb.ConditionalEmbedding().fit(x, x[:, 0] + 0.2 * rng.normal(size=80)))
+    mu = kb.embed(rng.normal(size=n), kb.Gaussian(1.0))
+    levels = np.clip(found.levels([0.05, 0.95])[:, 0], 0.0, 1.0)
+    expected = mu.quantile(levels, valid="rearranged")[:, 0]
+    np.testing.assert_allclose(found.interval(mu)[0], expected)
+    np.testing.assert_allclose(found.std(mu), mu.std())
+
+
+@pytest.mark.parametrize("one_more", [False, True])
+def test_pairs_without_weight_do_not_count(one_more):
+    """The tails used to be interpolated towards them: 900.9 instead of 9."""
+    values, weights = np.r_[np.arange(10.0), 1e3, 2e3, 3e3], np.r_[np.full(10, 0.1), np.zeros(3)]
+    levels = np.linspace(0.0, 1.0, 21)
+    expected = _quantiles(values[:10], weights[:10], levels, one_more)
+    np.testing.assert_array_equal(_quantiles(values, weights, levels, one_more), expected)
+    assert expected[-2] == 9.0

@@ -257,7 +257,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         )
         warn_unsupported(doubt)
         means = means if self._centre is None else means + self._centre
-        std = self._asked(X, lambda mu: mu.std(), False, corrected=True) if return_std else means
+        std = self._asked(X, lambda by, mu: by.std(mu), False, True) if return_std else means
         found = (means[:, 0], std[:, 0]) if self._one_dimensional else (means, std)
         return found if return_std else found[0]
 

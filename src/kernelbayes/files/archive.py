@@ -36,8 +36,8 @@ from kernelbayes.files.known import KINDS_STORED, Node
 from kernelbayes.files.tree import Decoder, Encoder
 
 # Version of the format. Files of this and all older versions can be read. From 2 on, the arrays
-# that ``derived`` names are left out.
-FORMAT = 2
+# that ``derived`` names are left out. From 3 on, learned likelihoods have other fields.
+FORMAT = 3
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[0-9]{1,6}\.npy")
 # Most bytes of a .npy header: NumPy writes 118 for all types that are stored here.
@@ -194,6 +194,11 @@ def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> 
         return Decoder(arrays, functions).decode(manifest["object"])
     except RecursionError:
         raise _BadFile("altered; its contents are nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        if manifest["format"] == FORMAT:
+            raise
+        told = f"written by an older version of kernelbayes, in format {manifest['format']}"
+        raise _BadFile(f"{told}, which stored this model in another way; fit it again") from error
 
 
 def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[npt.NDArray[Any]]:

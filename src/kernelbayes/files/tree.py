@@ -160,7 +160,9 @@ class Decoder:
             "scipy": self._scipy,
             "generator": self._generator,
             "method": self._method,
-            "torch": lambda node: _torch().asarray(self.decode(node)),
+            "torch": lambda node: extra("torch", "torch", "the file has torch tensors").asarray(
+                self.decode(node)
+            ),
         }
 
     def decode(self, node: Node) -> Any:
@@ -248,7 +250,3 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _unknown(kind: object) -> NoReturn:
     raise ValueError(f"{kind!r} is never written")
-
-
-def _torch() -> Any:
-    return extra("torch", "torch", "the file has torch tensors")

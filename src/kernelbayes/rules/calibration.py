@@ -16,6 +16,7 @@ q-th quantile of the transforms :math:`u_i = F^{(-i)}(z_i \mid x_i)` instead of 
 conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,10 @@ class Calibration:
     how far above them (or below, if negative), and intervals reach as far beyond the ends of a
     belief as they must (conformalised quantiles: Romano, Patterson and Candes 2019).
 
-    Of rules, ``rows`` (m,) are the pairs' numbers, ``squares`` (m, d) what v is the average of, and
-    ``residuals`` (m, d) the e_i / s_i.
+    Of rules, ``rows`` (m,) are the numbers of the pairs among all ``n``, ``squares`` (m, d) what v
+    is the average of, and ``residuals`` (m, d) the e_i / s_i. Beliefs over another number of points
+    are corrected by ``pit``. What is filled in outside the sample is not corrected: it is the
+    belief's own or, if the embedding ``prior`` is given, the prior's at the belief's mean.
     """
 
     pit: Floats
@@ -58,6 +61,8 @@ class Calibration:
     rows: Ints | None = None
     squares: Floats | None = None
     residuals: Floats | None = None
+    n: int | None = None  # as in files of before it was stored
+    prior: Any = None
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
@@ -87,17 +92,24 @@ class Calibration:
                 f"this calibration was learned for {own} coordinates, the belief has {d}; "
                 "calibrate the model that the belief comes from"
             )
-        if self.residuals is not None:
-            at = shares(q, "quantile levels")
-            e = [_quantiles(e, self.weights, at, one_more=True) for e in self.residuals.T]
-            found = self._scales(mu)[..., None, :] * np.stack(e, axis=1)
-            return like(as_doubles(mu.mean())[..., None, :] + found, mu.weights)
-        columns, unit = [], self._unit
-        for j, at in enumerate(self.levels(q).T):
-            inside = np.clip(at, 0.0, 1.0)
-            quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
-            columns.append(quantiles + (at - inside) * unit[j])
-        return like(np.stack(columns, axis=-1), mu.weights)
+        e, columns, unit = self._residuals(mu), [], self._unit
+        if e is None:
+            for j, at in enumerate(self.levels(q).T):
+                inside = np.clip(at, 0.0, 1.0)
+                quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
+                columns.append(quantiles + (at - inside) * unit[j])
+        else:
+            mean, s, asked = as_doubles(mu.mean()), self._scales(mu), shares(q, "quantile levels")
+            for j, column in enumerate(e.T):
+                r = _quantiles(column, self.weights, asked, one_more=True)
+                columns.append(mean[..., None, j] + s[..., None, j] * r)
+
+        def outside() -> Array:
+            if self.prior is None:
+                return mu.quantile(q)
+            return mu.mean()[..., None, :] + (self.prior.quantile(q) - self.prior.mean())
+
+        return _mixed(mu, np.stack(columns, axis=-1), outside)
 
     def interval(self, mu: Decoding, level: float = 0.9) -> Array:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
@@ -106,15 +118,21 @@ class Calibration:
         return namespace(ends).moveaxis(ends, -2, -1)
 
     def std(self, mu: Decoding) -> Array:
-        """Deviations by left-out residuals, shaped as ``mu.std()``."""
-        e = self.residuals
-        assert e is not None
+        """Deviations by left-out residuals, shaped as ``mu.std()``; without them its own."""
+        e = self._residuals(mu)
+        if e is None:
+            return mu.std()
         size = np.maximum(np.abs(e).max(axis=0), np.finfo(float).tiny)  # squares fit
-        return like(self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2), mu.weights)
+        found = self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2)
+        return _mixed(mu, found, (mu if self.prior is None else self.prior).std)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how often intervals hold left-out truths, before correction, against their level."""
         return plot_levels(np.abs(2.0 * self.pit - 1.0), self.weights, ax)
+
+    def _residuals(self, mu: Decoding) -> Floats | None:
+        """Return the residuals if the belief is one over the points of the rule."""
+        return self.residuals if self.n in (None, mu.weights.shape[-1]) else None
 
     def _scales(self, mu: Decoding) -> Floats:
         """Return s(x), shape (d,) or (m, d)."""
@@ -123,31 +141,12 @@ class Calibration:
         return _scales(np.sum(W * W, axis=-1), W[..., self.rows], self.squares)
 
 
-@dataclass(frozen=True, eq=False)
-class Corrected:
-    """Answers by a calibration; where they are filled in, distances from means are the prior's."""
-
-    mu: Any
-    calibration: Calibration
-    prior: Any  # an embedding of z
-
-    def quantile(self, q: npt.ArrayLike) -> Array:
-        """Quantiles (m, k, d)."""
-        found, mean = self.calibration.quantile(self.mu, q), self.mu.mean()[:, None, :]
-        return self._mixed(found, mean + (self.prior.quantile(q) - self.prior.mean())[None])
-
-    def interval(self, level: float) -> Array:
-        """Intervals (m, d, 2)."""
-        ends = self.quantile([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-        return namespace(ends).moveaxis(ends, 1, 2)
-
-    def std(self) -> Array:
-        """Return deviations (m, d)."""
-        return self._mixed(self.calibration.std(self.mu), self.prior.std()[None])
-
-    def _mixed(self, found: Array, prior: Array) -> Array:
-        share = self.mu.diagnostics.filled[(..., *[None] * (found.ndim - 1))]
-        return found + share * (prior - found)
+def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
+    """Return what was found, and what holds outside the sample by the share that is filled in."""
+    found, share = like(found, mu.weights), getattr(mu.diagnostics, "filled", None)
+    if share is None:
+        return found
+    return found + share[(..., *[None] * (found.ndim - share.ndim))] * (outside() - found)
 
 
 def left_out(
@@ -179,7 +178,7 @@ def left_out(
     local = [clearly_less(new, old) for old, new in zip(*losses, strict=True)]
     squares = np.where(local, squares, same)
     s = _scales(noise, among, squares)
-    return Calibration(pits, weights, None, rows, squares, e / np.where(s > 0.0, s, 1.0))
+    return Calibration(pits, weights, None, rows, squares, e / np.where(s > 0.0, s, 1.0), rule.n)
 
 
 def _scales(noise: Floats, among: Floats, squares: Floats) -> Floats:
@@ -200,6 +199,7 @@ def _pinball(r: Floats, q: Floats, s: Floats) -> Floats:
 
 def _quantiles(values: Floats, weights: Floats, at: Floats, one_more: bool = False) -> Floats:
     """Weighted quantiles; with ``one_more`` those that hold one more draw as often as asked."""
+    values, weights = values[weights > 0.0], weights[weights > 0.0]
     order = np.argsort(values, kind="stable")
     w = weights[order]
     places = np.cumsum(w) - 0.5 * w

@@ -1,6 +1,7 @@
 """Predictions in the words of scikit-learn and skpro: intervals, quantiles, probabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernelbayes.embedding.export import categories, probabilities
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, flag, named_row, share, shares, take
-from kernelbayes.rules.calibration import Calibration, Corrected, left_out
+from kernelbayes.rules.calibration import Calibration, left_out
 from kernelbayes.rules.conditional import Conditional, warn_unsupported
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.scales import KernelLike
@@ -79,8 +80,8 @@ class Predicting:
         """
         levels = [share(level, "coverage") for level in np.atleast_1d(coverage)]
 
-        def ends(mu: Any) -> Array:  # (m, d, k, 2); of angles they are those of arcs
-            each = [mu.interval(level) for level in levels]
+        def ends(by: Any, mu: Batch) -> Array:  # (m, d, k, 2); of angles they are those of arcs
+            each = [by.interval(mu, level) for level in levels]
             return namespace(each[0]).stack(each, axis=2)
 
         found = self._asked(X, ends, corrected=calibrated)
@@ -98,8 +99,8 @@ class Predicting:
             Of a sequence of levels (m, k) or (m, d, k), in their order.
         """
         levels = shares(alpha, "alpha")
-        found = self._asked(X, lambda mu: mu.quantile(levels), corrected=calibrated)  # (m, k, d)
-        found = namespace(found).moveaxis(found, 1, 2)
+        found = self._asked(X, lambda by, mu: by.quantile(mu, levels), corrected=calibrated)
+        found = namespace(found).moveaxis(found, 1, 2)  # (m, d, k)
         found = found[:, 0, :] if self._one_dimensional else found
         return found[..., 0] if np.ndim(alpha) == 0 else found
 
@@ -119,7 +120,7 @@ class Predicting:
 
         Not negative, each row sums to one: those of ``posterior(X).valid()``.
         """
-        return np.asarray(self._asked(X, lambda mu: probabilities(mu)[1]))
+        return np.asarray(self._asked(X, lambda _, mu: probabilities(mu)[1]))
 
     def _most_probable(self, X: PointsLike, return_std: bool) -> Any:
         if isinstance(self.rule_.outputs.points, Mapping):
@@ -156,18 +157,19 @@ class Predicting:
         return X if row is None else {name: [value] for name, value in row.items()}
 
     def _asked(
-        self, X: PointsLike, ask: Callable[[Any], Array], warn: bool = True, corrected: bool = False
+        self, X: PointsLike, ask: Callable[..., Array], warn: bool = True, corrected: bool = False
     ) -> Array:
-        """Answers (m, ...) of the posteriors at X, in blocks that fit into memory."""
+        """Answers (m, ...) at X in blocks that fit: ``ask(calibration or class, posteriors)``."""
         check_is_fitted(self, "rule_")
         rule, able = self.rule_, flag(corrected, "calibrated")
-        calibration = self._calibration() if able else None
+        by = self._calibration() if able else None
         points = checked_queries(self, self._table(X), rule.inputs, self._reads_rows)
         found, doubts, hidden = [], [], rule.outputs
-        prior = Embedding(hidden.points, self._prior_on_z(), hidden.kernel)
+        if by is not None:
+            by = replace(by, prior=Embedding(hidden.points, self._prior_on_z(), hidden.kernel))
         for rows in row_blocks(count(points), rule.n):
             mu = self.filled(take(points, rows))
-            found.append(ask(mu if calibration is None else Corrected(mu, calibration, prior)))
+            found.append(ask(by or type(mu), mu))
             doubts.append(as_doubles(mu.diagnostics.filled))
         if warn:
             warn_unsupported(np.concatenate(doubts))

@@ -286,7 +286,8 @@ class _Search(Races):
         """Move one parameter at a time until no move of this size helps."""
         base = self.bases[best.candidate.at.base]
         kernels = {"x": base["kernel_x"], "z": base["kernel_z"]}
-        names = [name for name in step if name not in kernels or _scalable(kernels[name])]
+        fixed = [name for name, kernel in kernels.items() if kernel.scaled(2.0) == kernel]
+        names = [name for name in step if name not in fixed]
         before = None
         while best is not before:
             before = best
@@ -338,7 +339,3 @@ def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | Ne
                 f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
             )
     return tuple(candidates)
-
-
-def _scalable(kernel: Kernel) -> bool:
-    return kernel.scaled(2.0) != kernel
