@@ -28,7 +28,7 @@ from kernelbayes.embedding.smooth import (
     neighbour_distances,
     silverman_factor,
 )
-from kernelbayes.gram.lapack import cholesky, solve_triangular
+from kernelbayes.gram.lapack import cholesky, solve_triangular, whitening
 from kernelbayes.likelihood_free.learn.adjust import (
     SEARCHED,
     least_squares_fit,
@@ -110,7 +110,8 @@ def _that_matter(design: Floats, Y: Floats) -> Bools:
     Those of a t value above sqrt(log n): without one a linear regression has a higher BIC.
     """
     n, k = design.shape
-    inverse = np.linalg.pinv(design.T @ design)
+    root = whitening(design.T @ design, n * np.finfo(float).eps)  # without directions of rounding
+    inverse = root @ root.T
     beta = inverse @ (design.T @ Y)
     variances = np.sum((Y - design @ beta) ** 2, axis=0) / max(n - k, 1)
     used = beta**2 > np.log(n) * np.outer(inverse.diagonal(), variances)
