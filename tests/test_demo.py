@@ -174,7 +174,7 @@ def test_with_torch_the_camera_is_chosen_and_told_of(monkeypatch):
     # Where pixels say nothing, features are taken, and the filter sees them.
     monkeypatch.setattr(story, "distance", lambda guess, truth: np.array([truth.X.shape[1]]))
     model, features, told = story.choose_filter(labelled)
-    assert "sees learned features (tried: pixels were 384.00 m off, learned features 4.00" in told
+    assert "learned features of its camera (error 384.00 m with pixels, learned features 4.00 m)" in told
     assert features is not None
     assert model.X_.shape == (120, 4)
 
