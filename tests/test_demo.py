@@ -170,11 +170,12 @@ def test_with_torch_the_camera_is_chosen_and_told_of(monkeypatch):
     monkeypatch.setattr(story, "LEARNED", {"dim": 4, "epochs": 2, "rng": 0})
     labelled = Drive.simulated(120, 0)
     _, features, told = story.choose_filter(labelled)
-    assert ("sees learned features" in told) == (features is not None)
+    assert ("uses learned features" in told) == (features is not None)
     # Where pixels say nothing, features are taken, and the filter sees them.
     monkeypatch.setattr(story, "distance", lambda guess, truth: np.array([truth.X.shape[1]]))
     model, features, told = story.choose_filter(labelled)
-    assert "learned features of its camera (error 384.00 m with pixels, learned features 4.00 m)" in told
+    assert "uses learned features" in told
+    assert "error 384.00 m with pixels, learned features 4.00 m" in told
     assert features is not None
     assert model.X_.shape == (120, 4)
 
