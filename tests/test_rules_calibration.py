@@ -1,5 +1,7 @@
 """Corrected intervals: they hold the mean, are as wide as they must be, and know their shape."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -145,3 +147,82 @@ def test_pairs_without_weight_do_not_count(one_more):
     expected = _quantiles(values[:10], weights[:10], levels, one_more)
     np.testing.assert_array_equal(_quantiles(values, weights, levels, one_more), expected)
     assert expected[-2] == 9.0
+
+
+# --- intervals of posteriors ----------------------------------------------------------------------
+
+
+def noisy_line(rng, n):
+    x = rng.normal(size=(n, 1))
+    return x, 2 * x[:, 0] + 0.3 * rng.normal(size=n)
+
+
+def test_posteriors_have_the_intervals_of_predictions(tmp_path):
+    """They used to be plain ones, twice as wide as the noise."""
+    x, z = noisy_line(np.random.default_rng(0), 150)
+    rule = kb.KernelBayesRule().fit(x, z)
+    found, expected = rule.posterior(x[:5]), rule.predict_interval(x[:5])
+    np.testing.assert_allclose(found.interval(0.9)[:, 0], expected)
+    np.testing.assert_allclose(found[2].interval(0.9)[0], expected[2])
+    np.testing.assert_allclose(found[1:3].interval(0.9)[:, 0], expected[1:3])
+    np.testing.assert_allclose(rule.posterior(float(x[3, 0])).interval(0.9)[0], expected[3])
+    other = rule.with_prior(z[:50])
+    np.testing.assert_allclose(
+        rule.posterior(x[:5], prior=z[:50]).interval()[:, 0], other.predict_interval(x[:5])
+    )
+    kb.save(found, tmp_path / "posterior.kb")
+    np.testing.assert_array_equal(kb.load(tmp_path / "posterior.kb").interval(), found.interval())
+
+
+def test_a_posterior_keeps_its_intervals_when_the_rule_is_fitted_again():
+    """They are computed when first asked for, from the fit that made the posterior."""
+    x, z = noisy_line(np.random.default_rng(0), 150)
+    rule = kb.KernelBayesRule().fit(x, z)
+    expected, found = rule.predict_interval(x[:5]), rule.posterior(x[:5])
+    rule.fit(x, 100.0 * z)
+    np.testing.assert_allclose(found.interval(0.9)[:, 0], expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_intervals_are_those_of_the_weights(seed):
+    x, z = noisy_line(np.random.default_rng(seed), 150)
+    rule = kb.KernelBayesRule().fit(x, z)
+    mu = rule.posterior(x[:5])
+    plain = kb.Batch(mu.points, mu.weights, mu.kernel).interval(0.9)
+    np.testing.assert_allclose(mu.interval(0.9, valid="rearranged"), plain)
+    np.testing.assert_allclose(rule.predict_interval(x[:5], calibrated=False), plain[:, 0])
+    # Sums, multiples and projections have other weights, of which left-out pairs say nothing.
+    for other in (2.0 * mu, mu + mu, mu.normalized(), mu.valid(), mu[0] + mu[1]):
+        assert other.calibration is None
+    literal = kb.KernelBayesRule(literal=True).fit(x, z).posterior(x[:5])
+    assert literal.calibration is None
+
+
+def two_peaks(rng, n):
+    x = rng.uniform(0, 2, (n, 1))
+    return x, rng.choice([-1, 1], n) * x[:, 0] + 0.05 * rng.normal(size=n)
+
+
+def tail_that_changes_sides(rng, n):
+    x = rng.uniform(-2, 2, (n, 1))
+    return x, x[:, 0] + np.sign(x[:, 0]) * rng.exponential(size=n)
+
+
+@pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
+@pytest.mark.parametrize("draw", [two_peaks, tail_that_changes_sides])
+def test_a_shape_that_depends_on_x_is_kept(draw):
+    """Residuals around the mean have one shape for all x, and lose to the weights here."""
+    levels, held, own, residual = np.linspace(0.05, 0.95, 19), [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        (x, z), (at, new) = draw(rng, 400), draw(rng, 500)
+        rule = kb.KernelBayesRule().fit(x, z)
+        found, mu = kb.calibrate(rule), rule.posterior(at)
+        low, high = mu.interval(0.9)[:, 0].T
+        held.append(np.mean((low <= new) & (new <= high)))
+        without = replace(found, own=None)
+        for losses, by in ((own, found), (residual, without)):
+            off = new[:, None] - by.quantile(mu, levels)[..., 0]
+            losses.append(np.mean(np.maximum(levels * off, (levels - 1.0) * off)))
+    assert abs(np.mean(held) - 0.9) < 4 * 0.01  # 1600 left-out and 2000 new pairs: 0.01
+    assert np.mean(own) < np.mean(residual)

@@ -225,12 +225,14 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         """Posterior over Z given x, with ``.diagnostics``: a Batch, or an Embedding for one point.
 
         ``prior`` is another prior for this call, ``kernel`` another kernel on Z for the result.
+        Equal-tailed intervals are corrected as those of :meth:`predict_interval`, unless
+        ``literal=True``; probabilities, quantiles and densities are those of the weights.
         """
         check_is_fitted(self, "rule_")
         model = self if prior is None else self.with_prior(prior)
         answer = model.filled(X_new, kernel)
         warn_unsupported(answer.diagnostics.filled)
-        return answer
+        return answer if self.literal else replace(answer, calibration=model._calibration)
 
     def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
         """Posterior as :meth:`posterior` gives it, without a warning."""
@@ -274,6 +276,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
     def _set_prior(self, prior: PriorLike, again: Again | None = None) -> Self:
         """Choose what is still open, and turn the likelihood round under the prior."""
         hidden, observed = self.likelihood_.inputs, self.likelihood_.outputs
+        self.__dict__.pop("_calibration", None)  # of the prior before
         prior = drawn(prior, self.rng)
         element, ratio = prior_under(prior, hidden), None
         self.under_prior_ = element is not None

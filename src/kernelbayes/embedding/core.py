@@ -61,7 +61,7 @@ class Embedding(Told, Decoding):
             return self._reweighted(self.weights + other.weights)
         weights = namespace(self.weights, other.weights).concat([self.weights, other.weights])
         points = concatenate(self.points, other.points)
-        return replace(self, points=points, weights=weights, diagnostics=None, centre=None)
+        return replace(self._reweighted(weights), points=points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +91,8 @@ class Batch(Told, Decoding):
         weights = self.weights[index, :]
         if several:
             return replace(self, weights=weights, diagnostics=diagnostics)
-        kept = {"names": self.names, "diagnostics": diagnostics, "centre": self.centre}
-        return Embedding(self.points, weights, self.kernel, **kept)
+        kept = {"centre": self.centre, "calibration": self.calibration}
+        return Embedding(self.points, weights, self.kernel, self.names, diagnostics, **kept)
 
     def __iter__(self) -> Iterator[Embedding]:
         return (self[i] for i in range(len(self)))

@@ -156,6 +156,9 @@ class Decoding(Weighted):
         peak). That of an angle (``Periodic``) is an arc around the mean direction: its low end is
         in [0, period), its high end may lie beyond the period.
 
+        With a ``calibration``, equal-tailed ones hold left-out data as often as ``level`` says
+        (unless ``valid`` is given). Others, and quantiles, are the embedding's own.
+
         Examples
         --------
         >>> import numpy as np
@@ -164,6 +167,9 @@ class Decoding(Weighted):
         >>> mu.interval(0.9).round(1), mu.interval(0.9, kind="highest").round(1)
         (array([[0.1, 3.1]]), array([[0. , 2.3]]))
         """
+        if self.calibration is not None and valid is True and kind == "equal-tailed":
+            found: Array = self.calibration.interval(self, level)
+            return found
         return self._ask(regions.interval, validity(valid, "rearranged"), level, kind, self.kernel)
 
     def density(self, X: PointsLike, bandwidth: Bandwidth = None, valid: Validity = True) -> Array:

@@ -176,8 +176,7 @@ def plot(mu: Decoding, ax: Any, level: float, label: str | None) -> Any:
 
 def letter(mu: Any) -> str:
     """Return "z" (hidden) for what rules and filters have made, "x" for any other sample."""
-    hidden = hasattr(mu.diagnostics, "prior_share") or hasattr(mu, "calibration")
-    return "z" if hidden else "x"
+    return "z" if hasattr(mu.diagnostics, "prior_share") else mu.letter
 
 
 def coordinate_names(names: tuple[str, ...] | None, d: int, letter: str = "x") -> tuple[str, ...]:

@@ -101,7 +101,8 @@ class Weighted(MeanElement):
 
     ``names`` are the column names of the frame the points came from, if any; ``diagnostics`` says
     how far the embedding can be trusted if a rule made it. ``centre`` (d,) is where means count the
-    mass that is missing from one; rules set it, see :meth:`mean`.
+    mass that is missing from one; rules set it, see :meth:`mean`. ``calibration`` corrects
+    intervals by left-out data; estimators and filters set it.
     """
 
     points: Points
@@ -110,8 +111,10 @@ class Weighted(MeanElement):
     names: tuple[str, ...] | None = field(default=None, repr=False)
     diagnostics: Any = field(default=None, repr=False)
     centre: Array | None = field(default=None, repr=False, kw_only=True)
+    calibration: Any = field(default=None, repr=False, kw_only=True)
 
     __array_ufunc__ = None  # np.float64(2) * batch is a Batch, not an array of objects
+    letter = "x"  # of coordinates without a name; "z" if they are hidden
 
     @property
     def mass(self) -> Array:
@@ -144,7 +147,7 @@ class Weighted(MeanElement):
 
     def valid(self) -> Self:
         """Embedding whose weights are not negative and sum to one, closest in RKHS distance."""
-        return replace(self, weights=self._answer(self._closest))
+        return replace(self, weights=self._answer(self._closest), calibration=None)
 
     def valid_weights(self, valid: Validity = True) -> Floats:
         """Weights (m, n) that sum to one, m = 1 for one embedding; "rearranged" ones have signs."""
@@ -213,8 +216,8 @@ class Weighted(MeanElement):
         return xp.sum(widened(self.weights) * self(self.points), axis=-1)
 
     def _reweighted(self, weights: Array) -> Self:
-        # Both were of other weights: a sum of embeddings, or a multiple, is what its weights say.
-        return replace(self, weights=weights, diagnostics=None, centre=None)
+        # All were of other weights: a sum of embeddings, or a multiple, is what its weights say.
+        return replace(self, weights=weights, diagnostics=None, centre=None, calibration=None)
 
     def __mul__(self, factor: float) -> Self:
         if isinstance(factor, MeanElement | Kernel):

@@ -22,6 +22,7 @@ from kernelbayes.files.derived import completed, left_out
 from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
+from kernelbayes.rules.calibration import Pending
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.tables import extra
 
@@ -44,6 +45,8 @@ class Encoder:
         """Node of a value with a name."""
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             return value
+        if isinstance(value, Pending):
+            value = value.found
         if isinstance(value, np.ndarray):
             return self._array(value, name)
         if isinstance(value, np.generic):

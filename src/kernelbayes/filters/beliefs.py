@@ -15,7 +15,7 @@ from kernelbayes.embedding.core import Index
 from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import same_value
-from kernelbayes.select.calibration import Calibrated, Calibration
+from kernelbayes.select.calibration import Calibration
 from kernelbayes.tables import as_frame, distinct
 from kernelbayes.types import Array, Floats, Points, PointsLike
 
@@ -87,8 +87,10 @@ class StepInfo:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Belief(Calibrated, Embedding):
+class Belief(Embedding):
     """Belief of a filter about one state: an embedding over the training states."""
+
+    letter = "z"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ def check_state(state: FilterState, model: Filter) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs(Calibrated, Batch):
+class Beliefs(Batch):
     """Beliefs about the states of one sequence: T embeddings over the training states.
 
     Everything that can be asked of a batch can be asked here: ``mean()`` is (T, d),
@@ -153,6 +155,7 @@ class Beliefs(Calibrated, Batch):
     """
 
     info: StepInfo | None = field(default=None, repr=False)
+    letter = "z"
 
     def __getitem__(self, index: Index) -> Any:
         """Return the belief at one time as an Embedding, or the beliefs of some of the times."""

@@ -14,6 +14,7 @@ from kernelbayes.files.archive import checked_path, replaced
 from kernelbayes.points import share
 from kernelbayes.report import contents, words
 from kernelbayes.report.canvas import as_json
+from kernelbayes.rules.calibration import Pending
 from kernelbayes.tables import Table
 
 
@@ -86,6 +87,7 @@ def report(
             raise
         raise TypeError(f"report cannot describe a {type(result).__name__}") from error
     own = getattr(result[0] if isinstance(result, list) else result, "calibration", None)
+    own = own.found if isinstance(own, Pending) else own
     held_out = own if calibration is None else calibration
     lights += [] if held_out is None else [words.calibration_light(held_out, own is not None)]
     lights += [words.check_light(check) for check in checks]

@@ -11,13 +11,16 @@ where :math:`|w|^2` is the variance of the mean in units of the noise, large at 
 sample, and v is one, or the average of the :math:`e_i^2` under the positive weights at x where that
 is clearly better for the left-out pairs, by pinball loss: noise that depends on x.
 
-Beliefs of filters have no such residuals. Their own quantiles are taken at other levels: at the
+Where the shape depends on x (two peaks, a tail that changes sides), the quantiles of the weights
+may be clearly better than all of these. They are then taken instead, and so they are for beliefs of
+filters, which have no such residuals. Their own quantiles are taken at other levels: at the
 q-th quantile of the transforms :math:`u_i = F^{(-i)}(z_i \mid x_i)` instead of q (distributional
 conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,12 +29,12 @@ import numpy.typing as npt
 from kernelbayes.arrays import as_doubles, like, namespace, row_blocks
 from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.mean import LEAST_MASS
-from kernelbayes.embedding.regions import ordered
+from kernelbayes.embedding.regions import interpolate, ordered
 from kernelbayes.plot.posteriors import plot_levels
 from kernelbayes.points import share, shares, take, vectors
 from kernelbayes.rules.conditional import Conditional
 from kernelbayes.rules.scales import clearly_less
-from kernelbayes.types import Array, Floats, Ints
+from kernelbayes.types import Array, Bools, Floats, Ints
 
 # Levels whose quantiles are compared: the ends of a 90 % interval, and every twentieth between.
 COMPARED_LEVELS = np.linspace(0.05, 0.95, 19)
@@ -50,9 +53,10 @@ class Calibration:
     belief as they must (conformalised quantiles: Romano, Patterson and Candes 2019).
 
     Of rules, ``rows`` (m,) are the numbers of the pairs among all ``n``, ``squares`` (m, d) what v
-    is the average of, and ``residuals`` (m, d) the e_i / s_i. Beliefs over another number of points
-    are corrected by ``pit``. What is filled in outside the sample is not corrected: it is the
-    belief's own or, if the embedding ``prior`` is given, the prior's at the belief's mean.
+    is the average of, ``residuals`` (m, d) the e_i / s_i, and ``own`` (d,) says which coordinates
+    are better without them. Beliefs over another number of points are corrected by ``pit``. What
+    is filled in outside the sample is not corrected: it is the belief's own or, if the embedding
+    ``prior`` is given, the prior's at the belief's mean.
     """
 
     pit: Floats
@@ -63,6 +67,7 @@ class Calibration:
     residuals: Floats | None = None
     n: int | None = None  # as in files of before it was stored
     prior: Any = None
+    own: Bools | None = None
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
@@ -93,15 +98,15 @@ class Calibration:
                 "calibrate the model that the belief comes from"
             )
         e, columns, unit = self._residuals(mu), [], self._unit
-        if e is None:
-            for j, at in enumerate(self.levels(q).T):
+        asked = shares(q, "quantile levels")
+        mean, s = as_doubles(mu.mean()), np.ones(d) if e is None else self._scales(mu)
+        for j, at in enumerate(self.levels(q).T):
+            if e is None or self._by_weights[j]:
                 inside = np.clip(at, 0.0, 1.0)
                 quantiles = as_doubles(mu.quantile(inside, valid="rearranged"))[..., j]
                 columns.append(quantiles + (at - inside) * unit[j])
-        else:
-            mean, s, asked = as_doubles(mu.mean()), self._scales(mu), shares(q, "quantile levels")
-            for j, column in enumerate(e.T):
-                r = _quantiles(column, self.weights, asked, one_more=True)
+            else:
+                r = _quantiles(e[:, j], self.weights, asked, one_more=True)
                 columns.append(mean[..., None, j] + s[..., None, j] * r)
 
         def outside() -> Array:
@@ -124,11 +129,16 @@ class Calibration:
             return mu.std()
         size = np.maximum(np.abs(e).max(axis=0), np.finfo(float).tiny)  # squares fit
         found = self._scales(mu) * size * np.sqrt(self.weights @ (e / size) ** 2)
+        found = np.where(self._by_weights, as_doubles(mu.std()), found)
         return _mixed(mu, found, (mu if self.prior is None else self.prior).std)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how often intervals hold left-out truths, before correction, against their level."""
         return plot_levels(np.abs(2.0 * self.pit - 1.0), self.weights, ax)
+
+    @property
+    def _by_weights(self) -> Bools:
+        return np.zeros(self.pit.shape[1], dtype=bool) if self.own is None else self.own
 
     def _residuals(self, mu: Decoding) -> Floats | None:
         """Return the residuals if the belief is one over the points of the rule."""
@@ -141,6 +151,22 @@ class Calibration:
         return _scales(np.sum(W * W, axis=-1), W[..., self.rows], self.squares)
 
 
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A calibration that is computed when an interval is first asked for; files store it whole."""
+
+    find: Callable[[], Calibration] = field(repr=False)
+
+    @cached_property
+    def found(self) -> Calibration:
+        """The calibration itself."""
+        return self.find()
+
+    def interval(self, mu: Decoding, level: float = 0.9) -> Array:
+        """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
+        return self.found.interval(mu, level)
+
+
 def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
     """Return what was found, and what holds outside the sample by the share that is filled in."""
     found, share = like(found, mu.weights), getattr(mu.diagnostics, "filled", None)
@@ -150,8 +176,9 @@ def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
 
 
 def left_out(
-    rule: Conditional, rows: Ints, weights: Floats, centre: Array | None, normalize: bool = False
-) -> Calibration:
+    rule: Conditional, rows: Ints, weights: Floats, centre: Array | None, normalize: bool = False,
+    prior: Any = None,
+) -> Calibration:  # fmt: skip
     """Calibration by left-out pairs of some rows, which count by their weights."""
     Z = as_doubles(vectors(rule.outputs.points))
     c = np.zeros(Z.shape[1]) if centre is None else as_doubles(centre)
@@ -160,11 +187,15 @@ def left_out(
     for block in row_blocks(len(rows), rule.n):
         some = rows[block]
         W = left_out_weights(rule, some)
-        F = [F for _, F in ordered(Z, by_sum(W), "rearranged")]
-        pit = [F[j][np.arange(len(some)), at] for j, at in enumerate(places[some].T)]
+        curves = list(ordered(Z, by_sum(W), "rearranged"))
+        pit = [
+            F[np.arange(len(some)), at] for (_, F), at in zip(curves, places[some].T, strict=True)
+        ]
+        by_weights = [[interpolate(z, f, COMPARED_LEVELS) for f in F] for z, F in curves]
         W = by_sum(W) if normalize else W
-        blocks.append((np.stack(pit, axis=1), c + W @ (Z - c), np.sum(W * W, axis=1), W[:, rows]))
-    pits, means, noise, among = (np.concatenate(part) for part in zip(*blocks, strict=True))
+        moments = c + W @ (Z - c), np.sum(W * W, axis=1), W[:, rows]
+        blocks.append((np.stack(pit, axis=1), np.stack(by_weights, axis=1), *moments))
+    pits, owned, means, noise, among = (np.concatenate(part) for part in zip(*blocks, strict=True))
     e, same = Z[rows] - means, np.ones_like(means)
     size = np.abs(e).max(axis=0)
     relative = (e / np.where(size > 0.0, size, 1.0)) ** 2  # in these units squares fit
@@ -175,10 +206,15 @@ def left_out(
         r = e / np.where(s > 0.0, s, 1.0)
         Q = [_quantiles(column, weights, COMPARED_LEVELS, one_more=True) for column in r.T]
         losses.append([_pinball(r, q, s) * weights for r, q, s in zip(r.T, Q, s.T, strict=True)])
-    local = [clearly_less(new, old) for old, new in zip(*losses, strict=True)]
+    local = np.array([clearly_less(new, old) for old, new in zip(*losses, strict=True)])
     squares = np.where(local, squares, same)
+    own = np.array([
+        clearly_less(_pinball(Z[rows, j], owned[:, j], same[:, j]) * weights, losses[int(way)][j])
+        for j, way in enumerate(local)
+    ])  # fmt: skip
     s = _scales(noise, among, squares)
-    return Calibration(pits, weights, None, rows, squares, e / np.where(s > 0.0, s, 1.0), rule.n)
+    r = e / np.where(s > 0.0, s, 1.0)
+    return Calibration(pits, weights, None, rows, squares, r, rule.n, prior, own)
 
 
 def _scales(noise: Floats, among: Floats, squares: Floats) -> Floats:
@@ -191,7 +227,7 @@ def _scales(noise: Floats, among: Floats, squares: Floats) -> Floats:
 
 
 def _pinball(r: Floats, q: Floats, s: Floats) -> Floats:
-    """Mean pinball loss (m,) of quantiles q (k,) of r = e / s, in units of e."""
+    """Mean pinball loss (m,) of quantiles q (k,) or (m, k) of r = e / s, in units of e."""
     off = r[:, None] - q
     losses = np.maximum(COMPARED_LEVELS * off, (COMPARED_LEVELS - 1.0) * off)
     return np.asarray(s * losses.mean(axis=1))

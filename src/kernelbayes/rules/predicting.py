@@ -1,7 +1,7 @@
 """Predictions in the words of scikit-learn and skpro: intervals, quantiles, probabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from kernelbayes.embedding.export import categories, probabilities
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, flag, named_row, share, shares, take
-from kernelbayes.rules.calibration import Calibration, left_out
+from kernelbayes.rules.calibration import Pending, left_out
 from kernelbayes.rules.conditional import Conditional, warn_unsupported
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.scales import KernelLike
@@ -37,7 +37,6 @@ class Predicting:
     normalize: bool
     _centre: Array | None
     _one_dimensional: bool
-    _calibrated: tuple[Conditional, Calibration | None]
 
     @property
     def _reads_rows(self) -> bool:
@@ -63,7 +62,6 @@ class Predicting:
             Make the intervals of left-out residuals, so that they hold as often as ``coverage``
             says, on average over x. Up to 500 pairs are left out, in closed form, when first asked.
             Not for angles, the original rule, ``form="a"`` and fits to more pairs than are kept.
-            ``posterior(X).interval()`` is never corrected.
 
         Returns
         -------
@@ -134,20 +132,18 @@ class Predicting:
         right = np.asarray(to_numpy(as_array(y))).reshape(found.shape) == found
         return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weights))
 
-    def _calibration(self) -> Calibration | None:
+    @cached_property
+    def _calibration(self) -> Pending | None:
         """Left-out pairs of the rule in force; None where there is no closed form."""
-        rule, kept = self.rule_, getattr(self, "_calibrated", (None, None))
-        if kept[0] is not rule:
-            keep, hidden = loo_subset(rule.n, LEFT_OUT), rule.outputs
-            counts = np.maximum(as_doubles(self.prior_weights_)[keep], 0.0)
-            able = hidden.kernel.is_vector and hidden.held is None and rule.lift is None
-            able = able and self.method == "importance" and counts.sum() > 0.0
-            found = None
-            if able:
-                counts /= counts.sum()
-                found = left_out(rule, keep, counts, self._centre, self.normalize)
-            self._calibrated = kept = rule, found
-        return kept[1]
+        rule, hidden = self.rule_, self.rule_.outputs
+        keep = loo_subset(rule.n, LEFT_OUT)
+        counts = np.maximum(as_doubles(self.prior_weights_)[keep], 0.0)
+        able = hidden.kernel.is_vector and hidden.held is None and rule.lift is None
+        if not (able and self.method == "importance" and counts.sum() > 0.0):
+            return None
+        prior = Embedding(hidden.points, self._prior_on_z(), hidden.kernel)
+        given = keep, counts / counts.sum(), self._centre, self.normalize, prior
+        return Pending(partial(left_out, rule, *given))
 
     def _table(self, X: PointsLike) -> PointsLike:
         """One observation given by name as a table of one row; anything else as it is."""
@@ -162,11 +158,9 @@ class Predicting:
         """Answers (m, ...) at X in blocks that fit: ``ask(calibration or class, posteriors)``."""
         check_is_fitted(self, "rule_")
         rule, able = self.rule_, flag(corrected, "calibrated")
-        by = self._calibration() if able else None
+        by = self._calibration.found if able and self._calibration is not None else None
         points = checked_queries(self, self._table(X), rule.inputs, self._reads_rows)
-        found, doubts, hidden = [], [], rule.outputs
-        if by is not None:
-            by = replace(by, prior=Embedding(hidden.points, self._prior_on_z(), hidden.kernel))
+        found, doubts = [], []
         for rows in row_blocks(count(points), rule.n):
             mu = self.filled(take(points, rows))
             found.append(ask(by or type(mu), mu))

@@ -6,17 +6,14 @@ Of hidden categories a :class:`Confusion` says which one is taken for which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, like, row_blocks
 from kernelbayes.embedding import Batch
-from kernelbayes.embedding.decoding import Decoding
 from kernelbayes.embedding.export import categories, is_categorical, probabilities
-from kernelbayes.embedding.mean import Validity
-from kernelbayes.embedding.regions import Shape
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.plot.embeddings import plot_confusion
@@ -25,26 +22,7 @@ from kernelbayes.rules.calibration import by_sum, left_out, left_out_weights
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.support import centre_of
 from kernelbayes.tables import Table, Told
-from kernelbayes.types import Array, Floats, Ints
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Calibrated(Decoding):
-    """Beliefs whose intervals are corrected by how often held-out states were inside."""
-
-    calibration: Calibration | None = field(default=None, repr=False, kw_only=True)
-
-    def interval(
-        self, level: float = 0.9, kind: Shape = "equal-tailed", valid: Validity = True
-    ) -> Array:
-        """Interval of each coordinate, (d, 2) or (T, d, 2).
-
-        Equal-tailed ones are corrected where ``calibration`` is not None, so that held-out states
-        were inside as often as ``level`` says. Others, and quantiles, are the belief's own.
-        """
-        if self.calibration is None or valid is not True or kind != "equal-tailed":
-            return super().interval(level, kind, valid)
-        return self.calibration.interval(self, level)
+from kernelbayes.types import Floats, Ints
 
 
 def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Confusion:
