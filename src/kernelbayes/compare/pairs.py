@@ -159,13 +159,8 @@ def left_out(x: Variable, y: Variable) -> tuple[float, Floats]:
     Gx_v = x.gram.matmul(v) - x.diag * v
     Gy_u = y.gram.matmul(u) - y.diag * u
     full = float(_song(trace, u.sum(), v.sum(), cross, n))
-    without = _song(
-        trace - 2.0 * rows,
-        u.sum() - 2.0 * u,
-        v.sum() - 2.0 * v,
-        cross - u * v - Gx_v - Gy_u + rows,
-        n - 1,
-    )
+    less = cross - u * v - Gx_v - Gy_u + rows
+    without = _song(trace - 2.0 * rows, u.sum() - 2.0 * u, v.sum() - 2.0 * v, less, n - 1)
     return full, without
 
 

@@ -151,10 +151,7 @@ def variable_family(points: PointsLike) -> list[Kernel]:
 
 
 def hold_out(
-    samples: Mapping[str, tuple[Points, ...]],
-    split: float,
-    rng: Generator,
-    least: tuple[int, int],
+    samples: Mapping[str, tuple[Points, ...]], split: float, rng: Generator, least: tuple[int, int]
 ) -> tuple[list[Points], list[Points]]:
     """Split samples, tuples of aligned variables, into points to choose kernels on and to test.
 

@@ -256,14 +256,9 @@ class KernelBayesFilter(Filter):
         if self.features_ in ESTIMATES:
             self.kernel_x_ = seen.kernel
         gram = observation_gram(seen.kernel, seen.X, self.rank_, rng)
+        rule, ridge = rule_of(self), check_ridge(self.ridge_)
         self.observations_ = Observations(
-            gram,
-            seen.kernel,
-            self.method,
-            check_ridge(self.ridge_),
-            seen.known,
-            rule_of(self),
-            self.rank_,
+            gram, seen.kernel, self.method, ridge, seen.known, rule, self.rank_
         )
 
     partial_fit = partial_fit

@@ -31,11 +31,7 @@ from kernelbayes.arrays import as_doubles, like, quiet
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
 from kernelbayes.filters.choose.smoothing import chosen_smoothing
-from kernelbayes.filters.model import (
-    Dynamics,
-    Observations,
-    inverse_ridge,
-)
+from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge
 from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
 from kernelbayes.filters.update import counted

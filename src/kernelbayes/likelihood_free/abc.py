@@ -109,16 +109,9 @@ def reject_abc(
     if callable(source):
         read: Prior | None = as_prior(target)
         runs = simulate(
-            source,
-            read,
-            n_simulations,
-            rng=rng,
-            n_jobs=n_jobs,
-            summary=summary,
-            vectorized=vectorized,
-            progress=progress,
-            on_interrupt="raise",
-        )
+            source, read, n_simulations, rng=rng, n_jobs=n_jobs, summary=summary,
+            vectorized=vectorized, progress=progress, on_interrupt="raise",
+        )  # fmt: skip
     else:
         read = None if prior is None else as_prior(prior)
         runs = Simulations.of(source, target, read, summary)

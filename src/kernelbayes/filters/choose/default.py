@@ -14,9 +14,10 @@ beliefs.
 2. From the best one, the ridges of prior and transition and the kernel on controls are moved, one
    at a time. Among the kernels on controls is one so wide that they are ignored.
 3. Options challenge the best: velocity, windows, regressions, exponents
-   (:mod:`~kernelbayes.filters.choose.options`). Without memory, the filter is a regression on what
-   it sees: what is chosen is no worse than that on these blocks.
+   (:mod:`~kernelbayes.filters.choose.options`).
 4. The middle of all that are within a standard error of the best is taken, if it is as good.
+5. It meets filters with wide kernels and regressions without memory on whole blocks
+   (:mod:`~kernelbayes.filters.choose.final`): what is chosen is not clearly worse on them.
 
 To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
 ridge) is kept, and only the rest is chosen.
@@ -43,7 +44,7 @@ from kernelbayes.filters.choose.blocks import (
     plain_copy,
     with_truth,
 )
-from kernelbayes.filters.choose.choices import state_features
+from kernelbayes.filters.choose.final import Final, best_regression
 from kernelbayes.filters.choose.holdout import Judge, calibrated, judge_of
 from kernelbayes.filters.choose.options import PLAIN, WIDTHS_ESTIMATES, Challenge
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
@@ -52,8 +53,6 @@ from kernelbayes.filters.encode.regression import targets
 from kernelbayes.filters.loop import filtered
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
-from kernelbayes.gram.features import nystrom
-from kernelbayes.gram.loo import fold_predictions
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import count
@@ -77,8 +76,6 @@ WIDTHS_U = (0.5, 0.125, 0.25, 1.0, 2.0, 1e4)
 # Without enough data to leave out, the middle of the above. Ridges start there by
 # judgement: moves of a decade lead away, so that a start two decades off costs two of them.
 WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
-# Ridges of the regression without memory: a decade more to each side than challenge Bayes' rule.
-REGRESSION_RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # Candidates that go to the end: the fewest that have a middle.
 FINALISTS = 3
 # Steps ahead that predictions are scored at: the length of an outage, by judgement.
@@ -130,14 +127,14 @@ def choose(model: KernelBayesFilter, parts: list[Part]) -> Choice:
         return Choice(first, why)
     judge = judge_states(first["kernel_z"], data.Z)
     races = Races(model, groups, judge, turns=TURNS, ahead=AHEAD)
-    best = races.middle(_race(races, given, seen, data.Z, data.controls))
+    best = _race(races, given, seen, data.Z, data.controls)
     best.candidate.row["chosen"] = True
     why["settings"] = (
         f"the best of {len(races.table)} on {len(races.held_out)} blocks of time left out in turn"
     )
     # The best without options is among the others, unless it is the best of all.
     done = sorted(races.complete.values(), key=lambda trial: trial.score)
-    done.sort(key=lambda trial: _has_options(races.bases[trial.candidate.at.base]))
+    done.sort(key=lambda trial: not PLAIN.items() <= races.bases[trial.candidate.at.base].items())
     chosen, *others = (
         {**given, **races.parameters(trial.candidate.at), "rank": given["rank"]}
         for trial in (best, *(trial for trial in done if trial is not best))
@@ -167,10 +164,6 @@ def _with_intervals(
     return replace(choice, why=why, calibration=calibration)
 
 
-def _has_options(at: Arguments) -> bool:
-    return any(at[name] != plain for name, plain in PLAIN.items())
-
-
 NAMES = (
     "kernel_x", "kernel_z", "kernel_u", "ridge", "prior_ridge", "transition_ridge", "rank", *PLAIN,
 )  # fmt: skip
@@ -181,11 +174,7 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     rank = min(RACE_RANK, given["rank"] or RACE_RANK)
     bases = candidates(races, given, X, Z, controls)
     settings = [races.enter({**base, "rank": rank}) for base in bases]
-
-    def half(_: int, running: int) -> int:
-        return max(FINALISTS, -(-running // 2))
-
-    best = races.race(settings, keep=half)
+    best = races.race(settings, keep=lambda _, running: max(FINALISTS, -(-running // 2)))
     if controls is not None and given["kernel_u"] is None:
         at = races.parameters(best.candidate.at)
         kernels = scaled_kernels(controls, WIDTHS_U[1:], "controls")
@@ -198,9 +187,12 @@ def _race(races: Races, given: Arguments, X: Points, Z: Points, controls: Points
     for name, value in free.items():
         if value is None or isinstance(value, str):
             best = races.along(best, {name: FIRST_MOVES[name]})
-    vectors = races.parameters(best.candidate.at)["kernel_z"].is_vector
+    vectors = bases[0]["kernel_z"].is_vector
     estimates = scaled_kernels(Z, WIDTHS_ESTIMATES, "Z") if vectors else []
-    return Challenge(races, given, estimates, split_missing(X)[1] is None).run(best)
+    challenge = Challenge(races, given, estimates, split_missing(X)[1] is None)
+    best = races.middle(challenge.run(best))
+    own = min(LARGE_RANK, given["rank"] or LARGE_RANK)
+    return best if races.model.literal else Final(challenge, bases, own).run(best)
 
 
 def candidates(
@@ -214,40 +206,11 @@ def candidates(
     if given["kernel_x"] is None:
         kinds = [scaled_kernels(X, WIDTHS_X, whole=whole) for whole in (False, True)]
         if kinds[0] != kinds[1] and given["features"] not in ESTIMATES:
-            kinds.sort(key=lambda kind: regression_error(races, kind, first))
+            kinds.sort(key=lambda kind: best_regression(races, kind, first["kernel_z"])[0])
         kernels["kernel_x"] = kinds[0]
     return [
         {**first, **dict(zip(kernels, some, strict=True))} for some in product(*kernels.values())
     ]
-
-
-def regression_error(races: Races, kernels: list[Kernel], first: Arguments) -> float:
-    """Least error of some kernels on x in predicting the embedding of z on blocks left out.
-
-    That is the filter's problem without memory, and takes no time: it tells what kind of kernel is
-    worth racing.
-    """
-    data = join(races.every)
-    targets = state_features(data.Z, first["kernel_z"])
-    if targets is None:
-        return 0.0
-    blocks = np.repeat(
-        np.arange(len(races.groups)), [sum(count(s.X) for s in group) for group in races.groups]
-    )
-    X, even = split_missing(data.X)[0], np.full(len(blocks), 1.0 / len(blocks))
-
-    def error(kernel: Kernel, ridge: float) -> float:
-        left = fold_predictions(features[kernel], targets, ridge * one, even, blocks)[1]
-        return float(np.mean((left - targets) ** 2))
-
-    one = np.ones(targets.shape[1])
-    features = {
-        kernel: np.asarray(
-            to_numpy(nystrom(kernel, X, min(RACE_RANK, len(even)), 0).features(X)), float
-        )
-        for kernel in kernels
-    }
-    return min(error(kernel, ridge) for kernel in kernels for ridge in REGRESSION_RIDGES)
 
 
 def _first_guess(
@@ -304,11 +267,9 @@ def spreads(X: Points) -> Floats:
 
 def judge_states(kernel: Kernel, Z: Points) -> Judge:
     """Return the loss of beliefs about states: squared error in units of spreads, or RKHS."""
-    return _scaled_error(spreads(Z)) if kernel.is_vector else judge_of("error", kernel, Z)
-
-
-def _scaled_error(scale: Floats) -> Judge:
-    """Squared error of the mean, in units of each column's spread."""
+    if not kernel.is_vector:
+        return judge_of("error", kernel, Z)
+    scale = spreads(Z)
 
     def error(beliefs: Beliefs, Z: PointsLike) -> Floats:
         mean = np.asarray(to_numpy(beliefs.mean()), dtype=float)

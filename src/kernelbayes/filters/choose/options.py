@@ -10,18 +10,17 @@ standard errors on the blocks left out, and rivals of the next option have it to
    chooses once.
 3. ``features="regression"``: the update sees an estimate of E[z | window]. A closed form tells
    first whether the regression is anywhere near the best.
-4. Exponents other than one on the prediction and on the observation. Without memory the filter is a
-   regression on what the update sees, so that what is chosen is no worse than that.
+4. Exponents other than one on the prediction and on the observation.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
-from kernelbayes.filters.encode.lags import choose_scales, windows
+from kernelbayes.filters.encode.lags import as_rows, choose_scales, windows
 from kernelbayes.filters.encode.regression import window_error
 from kernelbayes.filters.encode.track import trackable, tracked_error
 from kernelbayes.filters.missing import split_missing
@@ -41,8 +40,9 @@ WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
 # Bandwidths on the estimates of a regression, in root mean square distances of two states. A
-# judgement: estimates are nearer to the states than observations are, so well below one.
-WIDTHS_ESTIMATES = (0.125, 0.5)
+# judgement: estimates are nearer to the states than observations are, so well below one. The last
+# one is for the final, without memory: there the state is nearly linear in its estimate.
+WIDTHS_ESTIMATES = (0.125, 0.5, 2.0)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 WORTH_A_RACE = 1.5
@@ -59,7 +59,7 @@ class Challenge:
 
     races: Races
     given: Arguments  # of the filter; "auto" is free to choose
-    estimates: list[Kernel]  # on states, hence on estimates of them
+    estimates: list[Kernel]  # on states, hence on estimates of them; the last for the final
     whole: bool  # whether no observation is missing in part
 
     def run(self, best: Entry) -> Entry:
@@ -74,53 +74,62 @@ class Challenge:
         return self._moved(found) if gains(found, best) else best
 
     def _moved(self, found: Entry) -> Entry:
-        free = isinstance(self.given["ridge"], str)
-        return self.races.along(found, RIDGE_MOVE) if free else found
+        return self.races.along(found, RIDGE_MOVE) if self.free("ridge") else found
 
-    def _free(self, name: str) -> bool:
+    def free(self, name: str) -> bool:
+        """Whether an argument is not given."""
         return isinstance(self.given[name], str) and self.given[name] == "auto"
+
+    def ridge(self, value: float, at: Arguments) -> float:
+        """Ridge of a regression, on the scale of the rule; one that is given is kept."""
+        square = 2 if self.races.model.method == "original" else 1
+        return float(value**square if self.free("ridge") else at["ridge"])
 
     def _velocity(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)
         moves = getattr(self.races.model, "transition", "operator") == "operator"
-        if self._free("order") and moves and at["kernel_z"].is_vector:
+        if self.free("order") and moves and at["kernel_z"].is_vector:
             yield {**at, "order": 2}
 
     def _window(self, best: Entry) -> Iterator[Arguments]:
         at, every = self.races.parameters(best.candidate.at), self.races.every
         # With holes, every pattern of what is missing in a window would need a model of its own.
         possible = self.whole and at["features"] == "raw" and at["kernel_x"].is_vector
-        if not (self._free("lags") and possible and reach(every, WINDOW)):
+        if not (self.free("lags") and possible and reach(every, WINDOW)):
             return
         data = join(every)
-        parts = [windows(_rows(s), WINDOW) for s in every]
+        parts = [windows(as_rows(s.X), WINDOW) for s in every]
         scales = choose_scales(
             at["kernel_x"], *split_missing(np.concatenate(parts)), data.Z, at["kernel_z"], WINDOW
         )
-        for factor in WINDOW_RIDGES if isinstance(self.given["ridge"], str) else (1.0,):
+        for factor in WINDOW_RIDGES if self.free("ridge") else (1.0,):
             yield {**at, "lags": scales, "ridge": factor * at["ridge"]}
 
-    def _regression(self, best: Entry) -> Iterator[Arguments]:
-        at, every = self.races.parameters(best.candidate.at), self.races.every
-        lengths = [k for k in REGRESSION_WINDOWS if self._free("lags") and reach(every, k)]
-        wanted = self._free("features") and self.given["kernel_x"] is None
-        if not (wanted and lengths and at["kernel_z"].is_vector):
-            return
-        Z, X = join(every).Z, [_rows(s) for s in every]
+    @cached_property
+    def worth(self) -> tuple[int, dict[str, float]]:
+        """Window of a regression, and errors of its estimates and of what is tracked, if any."""
+        every = self.races.every
+        lengths = [k for k in REGRESSION_WINDOWS if self.free("lags") and reach(every, k)]
+        wanted = self.free("features") and self.given["kernel_x"] is None
+        if not (wanted and lengths and self.estimates):
+            return 1, {}
+        Z, X = join(every).Z, [as_rows(s.X) for s in every]
         W = {k: np.concatenate([windows(rows, k) for rows in X]) for k in lengths}
         errors = {k: window_error(W[k], Z, k) for k in lengths}
         k = min(errors, key=errors.__getitem__)
-        tracked = np.inf
+        found = {"regression": errors[k]}
         if can_track(self.races):
-            tracked = tracked_error(np.concatenate(X), W[k], Z, [len(rows) for rows in X])
-        worth = {"regression": errors[k], "tracked": tracked}
+            found["tracked"] = tracked_error(np.concatenate(X), W[k], Z, [len(x) for x in X])
+        return k, found
+
+    def _regression(self, best: Entry) -> Iterator[Arguments]:
+        at, (k, worth) = self.races.parameters(best.candidate.at), self.worth
         worth = {name: error for name, error in worth.items() if error <= WORTH_A_RACE * best.score}
         if not worth:
             return
-        free = self._free("memory")
-        square = 2 if self.races.model.method == "original" else 1
-        ridge = WITHOUT_MEMORY[0] ** square if isinstance(self.given["ridge"], str) else at["ridge"]
-        for kernel in self.estimates:
+        free = self.free("memory")
+        ridge = self.ridge(WITHOUT_MEMORY[0], at)
+        for kernel in self.estimates[:-1]:
             new = {**at, "lags": k, "kernel_x": kernel}
             if not free or at["memory"] == 0.0:
                 yield from ({**new, "features": name} for name in worth)
@@ -128,29 +137,23 @@ class Challenge:
             # With memory the past counts twice in what is tracked: only if there is nothing else.
             with_memory = "regression" if "regression" in worth else "tracked"
             yield {**new, "features": with_memory}
-            yield {
-                **new,
-                "features": min(worth, key=worth.__getitem__),
-                "memory": 0.0,
-                "ridge": ridge,
-            }
+            name = min(worth, key=worth.__getitem__)
+            yield {**new, "features": name, "memory": 0.0, "ridge": ridge}
 
     def _exponents(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)
-        square = 2 if self.races.model.method == "original" else 1
         for name, values in EXPONENTS.items():
-            if not self._free(name):
+            if not self.free(name):
                 continue
             yield from ({**at, name: value} for value in values if value > 0.0)
             if name == "memory":
-                free = isinstance(self.given["ridge"], str)
-                ridges = [ridge**square for ridge in WITHOUT_MEMORY] if free else [at["ridge"]]
+                ridges = dict.fromkeys(self.ridge(ridge, at) for ridge in WITHOUT_MEMORY)
                 yield from ({**at, "memory": 0.0, "ridge": ridge} for ridge in ridges)
 
 
 def can_track(races: Races) -> bool:
     """Whether what is left when any part is held out is long enough for a track."""
-    q = _rows(races.every[0], "Z").shape[1]
+    q = as_rows(races.every[0].Z).shape[1]
     left = (races.without(i) for i in races.held_out)
     return all(trackable([count(s.Z) for s in parts], q) for parts in left)
 
@@ -162,9 +165,3 @@ def reach(parts: list[Part], lags: int) -> bool:
         return False
     lengths = np.array([count(s.X) for s in parts])
     return bool(2 * lengths[lengths >= 2 * lags].sum() >= lengths.sum())
-
-
-def _rows(part: Part, name: str = "X") -> np.ndarray:
-    """Observations (T, d) of a sequence, or its states."""
-    X = np.asarray(to_numpy(getattr(part, name)), dtype=float)
-    return X[:, None] if X.ndim == 1 else X

@@ -107,6 +107,7 @@ class Races:
     turns: int = STRETCHES  # stretches of each part that are filtered
     ahead: int = 0  # predictions so many steps ahead are scored as well
     bar: Any = field(init=False, default=None)
+    give_up: float = field(init=False, default=GIVE_UP)
     # What is filtered of a part that is held out, if not the part itself.
     met: dict[int, list[Part]] = field(init=False, default_factory=dict)
     # By number of arguments and of a part: those that are learned from data, without that part.
@@ -145,6 +146,13 @@ class Races:
         """Steps of all held-out parts."""
         return sum(count(s.X) for _, sequences in self.stretches for s in sequences)
 
+    def whole(self) -> Races:
+        """Races in which all filter the whole of each part; arguments and table are shared."""
+        other = Races(self.model, self.groups, self.judge, self.bases, ahead=self.ahead)
+        other.table, other.give_up = self.table, math.inf
+        other.stretches = [(i, self.groups[i]) for i in self.held_out]
+        return other
+
     def enter(self, base: Arguments) -> Setting:
         """Add arguments to those that candidates start from; the setting without a change."""
         self.bases.append(base)
@@ -179,7 +187,7 @@ class Races:
         new = {at.key: at for at in settings if at.key not in self.seen}
         found = race(
             [self._start(at) for at in new.values()], self._filter, self.stretches,
-            leader=leader, give_up=GIVE_UP, keep=keep,
+            leader=leader, give_up=self.give_up, keep=keep,
         )  # fmt: skip
         done = [trial for trial in found if len(trial.losses) == self.steps]
         self.complete |= {trial.candidate.at.key: trial for trial in done}

@@ -5,31 +5,22 @@ the order given, since neighbours in time are alike). A candidate learns from al
 filters the one held out, in turn; the mean loss over all steps is its score. Candidates race: one
 that is clearly worse than the best so far is given up (:mod:`kernelbayes.filters.choose.racing`).
 
-1. A few starts far apart race: bandwidths of x and z in multiples of the median distance, ridges,
-   and the automatic ridges. After each part the worse half is given up. What is set on the model
-   (a kernel, a ridge) is the same in all starts.
-2. If x has several columns and no kernel on x is given, the best races a copy of itself with a
-   bandwidth for each column, by what the column says about the state
+1. A few starts race, the default's choice among them. What is set on the model is kept in all.
+2. The best races a copy of itself with a bandwidth for each column of x
    (:mod:`kernelbayes.filters.choose.choices`).
-3. From the best, one parameter is moved at a time for as long as that helps: the ridge of Bayes'
-   rule, the bandwidths of x and z, and the ridge of transition and prior.
-4. If no kernel on x is given, other kernels race the Gaussian one from there: Laplace and rational
-   quadratic, which are less sensitive to outliers; a Gaussian one times a linear one, for
-   posteriors that are nearly linear in x; and Gaussian ones of transformed coordinates or of the
-   norm (:class:`~kernelbayes.Warped`). One is taken if it is better by more than a standard error.
-5. Kernels on x that were given as ``candidates`` race in the same way, and so do learned features
-   (:class:`~kernelbayes.NeuralFeatures`), which are learned anew without each part.
-6. Moves go on from there, in smaller and smaller steps.
-7. The candidates within a standard error of the best are averaged: which of them is best is
+3. From the best, one number is moved at a time for as long as that helps.
+4. Other kernels on x race the Gaussian one from there (:func:`rivals`), and so do ``candidates``:
+   kernels, or features (:class:`~kernelbayes.NeuralFeatures`), which are learned anew without each
+   part. One is taken if it is better by more than a standard error.
+5. Moves go on from there, in smaller and smaller steps.
+6. The candidates within a standard error of the best are averaged: which of them is best is
    chance, and their middle varies less.
 
 A Monte Carlo filter may be given pairs that are not a sequence. If consecutive states do not follow
 each other by its transition, held-out pairs are met along walks of the transition instead
 (:mod:`kernelbayes.filters.choose.walks`).
 
-All of this is about filtering. With ``smooth=True`` the ridge of the backward step is chosen last,
-by smoothing the held-out parts: a state with little noise of its own needs a smaller one than a
-noisy state (0.01 against 0.3 in the models tried).
+With ``smooth=True`` the ridge of the backward step is chosen last, by smoothing the held-out parts.
 
 Losses: ``"error"`` (squared error of the mean; for states that are not vectors, the squared RKHS
 distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the

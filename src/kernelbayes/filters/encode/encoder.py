@@ -142,13 +142,7 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     if features == "tracked":
         lengths = [count(X) for X in rows]
         regression, track, left_out = learn_track(
-            concatenate(*rows),
-            W,
-            model.Z_,
-            model.kernel_z_,
-            lengths,
-            model.leads_ > 0,
-            model.rng,
+            concatenate(*rows), W, model.Z_, model.kernel_z_, lengths, model.leads_ > 0, model.rng
         )
         encoder = replace(encoder, regression=regression, track=track)
     else:

@@ -15,13 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.special import softmax
 
-from kernelbayes.embedding.smooth import (
-    WEIGHT_ROUNDING,
-    Sample,
-    Smoothed,
-    best_smoothing,
-    heaviest,
-)
+from kernelbayes.embedding.smooth import WEIGHT_ROUNDING, Sample, Smoothed, best_smoothing, heaviest
 from kernelbayes.likelihood_free.learn.adjust import Inverse
 from kernelbayes.likelihood_free.learn.likelihood import Forward, varying
 from kernelbayes.likelihood_free.learn.nearby import (

@@ -13,13 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from kernelbayes.embedding.smooth import (
-    SMOOTHING,
-    Sample,
-    Smoothed,
-    log_terms,
-    shrinkage,
-)
+from kernelbayes.embedding.smooth import SMOOTHING, Sample, Smoothed, log_terms, shrinkage
 from kernelbayes.types import Bools, Floats
 
 Criterion = Literal["log", "energy"]
