@@ -131,6 +131,18 @@ def test_ranks_of_the_exact_likelihood_are_uniform(known):
     assert ranks[:, 0].mean() > ranks[:, 1].mean() > ranks[:, 2].mean()
 
 
+def test_ranks_are_those_of_the_posterior_density():
+    """At a distance from its mean the rank of a normal posterior is that of a chi square."""
+    learner, task = learned(1.0, as_prior(stats.norm()))
+    rows, rng = task.subset(np.arange(50)), np.random.default_rng(2)
+    shrunk, deviation = 1.0 / (1.0 + NOISE**2), NOISE / np.sqrt(1.0 + NOISE**2)
+    for away in (0.0, 1.0):
+        truths = shrunk * rows.X + away * deviation
+        _, ranks = learner.scores(rows, truths, rng, np.ones(1))
+        # 800 weighted draws for each: a mean of fifty shares has an error of a few in a thousand.
+        assert ranks.mean() == pytest.approx(stats.chi2(1).cdf(away**2), abs=0.03)
+
+
 def test_uneven_is_the_distance_of_distribution_functions():
     levels = np.linspace(0.05, 0.95, 19)
     ranks = np.random.default_rng(0).uniform(size=(30, 2)) ** [1.0, 3.0]

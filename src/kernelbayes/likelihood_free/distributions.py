@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -146,6 +147,7 @@ def from_distribution(dist: PriorLike) -> Component:
     )
 
 
+@lru_cache(maxsize=8)  # of the last few priors: SciPy takes a millisecond to freeze a distribution
 def joint_density(parts: tuple[Component, ...]) -> LogDensity:
     """Log density of independent components, all of one of SciPy's families in one costly call."""
     groups: dict[Any, list[int]] = {}

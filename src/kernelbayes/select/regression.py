@@ -15,6 +15,7 @@ pair's own target, and what is regressed on it next would fit the target without
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -110,9 +111,13 @@ class Regression:
     coefficients: Floats
     left_out: Floats
 
+    @cached_property
+    def _small(self) -> tuple[Basis, Floats]:
+        return self.basis.reduced(self.coefficients)
+
     def __call__(self, X: Floats) -> Floats:
         """Predictions (n, q)."""
-        return self.basis.predict(X, self.coefficients)
+        return self._small[0].predict(X, self._small[1])
 
     @property
     def metric(self) -> Floats:

@@ -31,10 +31,12 @@ BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 LIKELIHOOD_COLUMNS = 30
 # The stages of the race: held-out simulations scored, and how many variants advance to the stage.
 LOOKS = ((4, None), (12, 30), (40, 10), (150, 3))
-# The best variant is compared with itself, widened by these powers of the likelihood (a learned one
-# may be narrowed too), on so many held-out simulations: a deviation is known to 1 in
-# sqrt(2 * 100 d), a few per cent, about as much as two powers differ.
-TEMPERS, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15, 1.25, 1.55), 100
+# The best variant is compared with itself, widened by these powers of the likelihood, on so many
+# held-out simulations: a deviation is known to 1 in sqrt(2 * 100 d), a few per cent.
+WIDENED, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15), 100
+# Powers of a learned likelihood, which may be narrowed too, one after the other 5 % apart: with ten
+# parameters a step moves half of the mass by 4 in 100, about the error of a hundred ranks.
+TEMPERS = (1.0, *(round(1.05**k, 3) for k in range(-38, 13) if k))
 # It meets the learned likelihoods, which are slower, on the last of these, in stages too. After the
 # first a likelihood that is behind by this many standard errors stops.
 LIKELIHOOD_LOOKS, FAR_BEHIND = (15, 40), 2.0
@@ -104,6 +106,8 @@ def choose(
     ends = [contest.tempered(t, contest.fitted(t.candidate)) for t in finals]
     best = int(np.argmin([t.score for t in ends]))
     chosen = contest.fitted(finals[best].candidate)
+    if isinstance(chosen, Likelihood) and len(contest.held) > LAST_LOOK:  # its temper, finer
+        ends[best] = contest.tempered(finals[best], chosen, len(contest.held))
     table = [ends[best], *(t for t in table if t is not finals[best])]
     found = ((t.candidate, t.score, len(t.losses)) for t in table)
     return Table({"variant": v, "score": s, "held_out": m} for v, s, m in found), chosen
@@ -229,33 +233,39 @@ class _Contest:
         drawn = fitted.posterior(self.task.subset(rows), self.rng, quick=True)
         return self.judge(((p, w) for p, w, _ in drawn), self.task.P[rows], self.rng)
 
-    def tempered(self, trial: Trial[Variant], learner: Learner) -> Trial[Variant]:
+    def tempered(
+        self, trial: Trial[Variant], learner: Learner, look: int = LAST_LOOK
+    ) -> Trial[Variant]:
         """Winner with the temper of the highest score; if few are held out, others are in turn."""
-        rows = self.held[-LAST_LOOK:]
+        rows = self.held[-look:]
         folds = [(replace(learner, variant=trial.candidate), rows)]
         most = min(LAST_LOOK - len(rows), len(self.others))
         for k in range(0, most, len(rows)):
             left = self.others[k : k + len(rows)]
             rest = self.task.subset(np.setdiff1d(np.arange(len(self.task.P)), left))
-            folds.append((learn(rest, trial.candidate, self.rng, like=learner), left))
+            # Nothing is kept of what was learned from all others, these among them.
+            folds.append((learn(rest, trial.candidate, self.rng), left))
         known: Floats | None = -_last(trial, len(rows)).losses[:, None]
         if isinstance(learner, Likelihood):
             known = self.scores[trial.candidate] if self._direct(learner) else None
         first = self._by_temper(*folds[0], known)
+        if known is not None and isinstance(learner, Likelihood):
+            self.scores[trial.candidate] = first
         found = np.vstack([first, *(self._by_temper(*fold) for fold in folds[1:])])
         counts = _part(self.task.weights, np.concatenate([left for _, left in folds]))
-        scores, ranks = found[:, : len(TEMPERS)], found[:, len(TEMPERS) :]
+        powers = TEMPERS if isinstance(learner, Likelihood) else WIDENED
+        scores, ranks = found[:, : len(powers)], found[:, len(powers) :]
         if not ranks.size:
             best = int(np.argmax(np.average(scores, axis=0, weights=counts)))
         else:
             best = _even(scores, ranks, counts)
-        temper = replace(trial.candidate, temper=TEMPERS[best])
+        temper = replace(trial.candidate, temper=powers[best])
         if np.isfinite(scores[:, best]).all():
             return Trial(temper, -scores[:, best], counts)
         return replace(trial, candidate=temper)
 
     def _by_temper(self, fitted: Learner, rows: Ints, known: Floats | None = None) -> Floats:
-        """Scores (m, len(TEMPERS)) of a variant; beside them the ranks of a likelihood.
+        """Scores (m, T) of a variant, tempered; beside them the ranks of a likelihood.
 
         Those of the last rows, or all for the first temper, may be known.
         """
@@ -264,9 +274,9 @@ class _Contest:
             fresh = rows if known is None else rows[: max(len(rows) - len(known), 0)]
             found = self._powers(fitted, fresh)
             return found if known is None else np.vstack([found, known])
-        found = np.full((len(rows), len(TEMPERS)), -np.inf)
+        found = np.full((len(rows), len(WIDENED)), -np.inf)
         how = fitted.variant.smoothing or Smoothing(SMOOTHING[0])  # energy scores: any will do
-        for k, temper in enumerate(t for t in TEMPERS if t <= 1.0):
+        for k, temper in enumerate(WIDENED):
             if k == 0 and known is not None:
                 found[:, 0] = known[:, 0]
                 continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from kernelbayes.embedding.smooth import WEIGHT_ROUNDING, Sample, Smoothed, best_smoothing, heaviest
 from kernelbayes.likelihood_free.learn.adjust import Inverse
@@ -92,8 +92,8 @@ class Likelihood:
 
         Those of T powers of the likelihood. The truth is counted among the draws that estimate the
         evidence, so that proposals that missed it make the score small. A rank is the probability
-        that a likelihood is higher than there (Modrak et al. 2023). A prior without a density has
-        ranks only.
+        that the posterior density is higher than there, or that the likelihood is, if the prior has
+        no density (Modrak et al. 2023). Such a prior has ranks only.
         """
         logs, ranks = [], []
         every = self._drawn(data, rng, True)
@@ -103,14 +103,16 @@ class Likelihood:
                 weights, likely = drawn.logs, drawn.likelihoods
             else:  # draws of the prior
                 weights = likely = log_likelihood(drawn[0])
+            above = tempers[:, None] * (likely - there)
             if isinstance(drawn, Weighted) and self.task.has_density:
                 prior = self.task.log_prior(truth[None])
                 here = prior + tempers * there
                 weight = here - drawn.proposals.log_counts(truth[None], prior)
                 logs.append(here - drawn.log_evidence(tempers, weight))
+                above += drawn.priors - prior
             shares = softmax(weights + (tempers[:, None] - 1.0) * likely, axis=1)
-            above = likely - there
-            ranks.append(shares @ np.where(above == 0, 0.5, above > 0))  # ties count half
+            higher = np.where(above == 0, 0.5, above > 0)  # ties count half
+            ranks.append(np.einsum("ij,ij->i", shares, higher))
         return np.array(logs).reshape(-1, len(tempers)), np.array(ranks)
 
     def _drawn(
@@ -206,11 +208,12 @@ class Proposals:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Draws (k, d) of proposals, the logs (k,) of their importance weights and likelihoods."""
+    """Draws (k, d) of proposals, logs (k,) of importance weights, likelihoods and priors."""
 
     points: Floats
     logs: Floats
     likelihoods: Floats
+    priors: Floats
     proposals: Proposals
 
     @property
@@ -226,7 +229,7 @@ class Weighted:
         By the draws and, if given, one more point of these log weights (T,).
         """
         powers = np.zeros((1, 1)) if tempers is None else tempers[:, None] - 1.0
-        total = np.logaddexp.reduce(self.logs + powers * self.likelihoods, axis=1)
+        total = logsumexp(self.logs + powers * self.likelihoods, axis=1)
         if log_weights is None:
             return np.asarray(total)
         drawn = self.proposals.drawn
@@ -263,7 +266,7 @@ def importance_sample(
         counts = np.append(np.logaddexp(counts, fresh), proposals.log_counts(new, there))
         T, prior = np.vstack([T, new]), np.append(prior, there)
         likely = np.append(likely, log_likelihood(new))
-        found = Weighted(T, prior + likely - counts, likely, proposals)
+        found = Weighted(T, prior + likely - counts, likely, prior, proposals)
         if left == 0 or np.sum(found.weights**2) <= 1.0 / ENOUGH_ESS:
             break
         weights = tempered(found.logs, TEMPERED_ESS * m)

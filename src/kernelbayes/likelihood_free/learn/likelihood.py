@@ -160,8 +160,10 @@ class Spread:
         R = np.zeros((len(ties), p, p))
         R[:, i, j] = R[:, j, i] = ties
         # Towards the identity until the matrix is a correlation matrix.
-        least = -eigenvalues(R)[:, 0]
-        R *= np.minimum(1.0, CORRELATED / np.maximum(least, CORRELATED))[:, None, None]
+        # By Gershgorin's theorem it is one already where entries are small.
+        far = np.flatnonzero(np.abs(R).sum(axis=2).max(axis=1) > CORRELATED)
+        least = np.maximum(-eigenvalues(R[far])[:, 0], CORRELATED) if len(far) else np.empty(0)
+        R[far] *= (CORRELATED / least)[:, None, None]
         R[:, np.arange(p), np.arange(p)] = 1.0
         L = cholesky(R)
         volumes += np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
