@@ -103,3 +103,17 @@ def test_the_condition_is_that_of_the_1_norm():
     # LAPACK's estimate of the inverse's norm is a lower bound, rarely off by more than a factor 3;
     # the norm of the matrix is that without the ridge, plus it.
     assert expected / 3.0 <= found <= 1.5 * expected
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_matrix_too_large_for_one_call_is_factored_by_halves(monkeypatch, order, dtype):
+    """OpenBLAS with several threads crashes at 16,300 rows: Python dies without a word."""
+    M = np.asarray(POSITIVE, dtype=dtype, order=order)
+    expected = lapack.cholesky(M)
+    monkeypatch.setattr(lapack, "ROWS_AT_ONCE", 2)
+    found = lapack.cholesky(M)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=20 * np.finfo(dtype).eps, atol=1e-6)
+    with pytest.raises(np.linalg.LinAlgError):
+        lapack.cholesky(M - 10.0 * np.eye(6, dtype=dtype))
