@@ -31,6 +31,7 @@ def test_the_column_that_differs_is_named(n):
     assert report.tests["age"].method == ("permutation" if n == 150 else "features")
     statistic, pvalue = report
     assert (statistic, pvalue) == (report.joint.statistic, report.joint.pvalue)
+    assert report.null is report.joint.null
     assert pvalue <= 0.05
     assert "age" in report.verdict
     assert list(report.to_frame()["column"]) == [row["column"] for row in report.columns]

@@ -77,6 +77,7 @@ class DriftReport:
 
     statistic = property(lambda self: self.joint.statistic, doc="Of the joint test.")
     pvalue = property(lambda self: self.joint.pvalue, doc="Of the joint test.")
+    null = property(lambda self: self.joint.null, doc="Of the joint test.")
 
     def __iter__(self) -> Iterator[float]:
         return iter(self.joint)
