@@ -1,6 +1,7 @@
 """KernelBayesRule: scikit-learn's contract, priors, reuse, predictions, hard and bad input."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -109,6 +110,19 @@ def test_frames(library):
         assert list(model.feature_names_in_) == ["a", "b"]
         np.testing.assert_array_equal(model.predict(frame[["b", "a"]][:5]), found)
         assert fixed().fit(frame, pd.Series(Z)).predict(frame[:5]).shape == (5,)
+
+
+@pytest.mark.parametrize("series", [pd.Series, pl.Series, partial(pl.Series, "a")])
+def test_a_series_is_a_sample_of_numbers(series):
+    expected = fixed().fit(X, Z)
+    model = fixed().fit(series(X), series(Z))
+    np.testing.assert_array_equal(model.predict(series(NEW)), expected.predict(NEW))
+    np.testing.assert_array_equal(
+        model.posterior(series(NEW)).mean(), expected.posterior(NEW).mean()
+    )
+    assert model.score(series(X), series(Z)) == expected.score(X, Z)
+    with pytest.raises(ValueError, match="row 1 "):
+        fixed().fit(series([0.0, np.nan]), series([0.0, 1.0]))
 
 
 @each_method

@@ -9,7 +9,7 @@ from array_api_compat import device
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from kernelbayes.arrays import as_array, is_frame, namespace
+from kernelbayes.arrays import as_array, frame_kind, is_frame, namespace
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
@@ -97,7 +97,7 @@ def checked_pairs(
         raise ValueError("requires y to be passed, but the target y is None")
     if not is_table(X) or not rows:
         return X, Z
-    if not is_frame(X) and not scipy.sparse.issparse(X):
+    if frame_kind(X) != "DataFrame" and not scipy.sparse.issparse(X):
         X = as_array(X)
         X = X[:, None] if X.ndim == 1 else X
     refuse_missing(X, "X")
