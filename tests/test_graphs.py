@@ -227,10 +227,11 @@ def test_impossible_tables_have_an_answer():
 
 
 def test_evidence_far_from_the_sample_is_left_out_with_a_warning(rows, model):
-    with pytest.warns(kb.NumericalWarning, match="messages from c carry evidence outside"):
+    with pytest.warns(kb.NumericalWarning, match="from c carry evidence outside .* 1 of 1 cases"):
         belief = model.query(["a"], evidence={"c": 1e6})["a"]
     np.testing.assert_allclose(belief.mean(), [rows["a"].mean()])
-    with pytest.warns(kb.NumericalWarning, match="outside the training pairs"):
+    told = r"1 of 3 cases \(0\): 100% of it is replaced"
+    with pytest.warns(kb.NumericalWarning, match=told):
         batch = model.query(["a"], evidence={"c": [1e6, np.nan, 1.0]})["a"]
     assert batch.mean()[2] > 0.3
 
@@ -244,7 +245,7 @@ def test_beyond_the_ends_beliefs_go_over_into_the_marginals(scales):
     data["c"] = np.where(a + 0.2 * rng.normal(size=300) > 0, "yes", "no")
     model = kb.KernelBeliefPropagation([("a", "c"), ("a", "b")], scales=scales).fit(data)
     beyond = a.max() + np.array([0.0, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 50.0])
-    with pytest.warns(kb.NumericalWarning, match="up to 100% of it is replaced by the marginal"):
+    with pytest.warns(kb.NumericalWarning, match="to 100% of it is replaced by the marginal"):
         found = model.query(["c"], {"a": beyond})["c"]
     yes = found.weights[:, found.points.tolist().index("yes")]
     share = np.mean(data["c"] == "yes")

@@ -35,7 +35,7 @@ from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.relation import Floor
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
 from kernelbayes.points import integer, option, positive, share
-from kernelbayes.rules.conditional import Ridge
+from kernelbayes.rules.conditional import Ridge, told_of
 from kernelbayes.tables import Documented, Table
 from kernelbayes.types import PointsLike, Rng
 
@@ -263,11 +263,12 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         most = most if self.iterations_ is None else self.iterations_
         passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
         nodes = passed.learned.graph.nodes
-        if passed.lost:
+        told = told_of(passed.filled, "cases")
+        if told:
             some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
             warn(
-                f"messages from {', '.join(some)} carry evidence outside the training pairs; up to "
-                f"{passed.share:.0%} of it is replaced by the marginal"
+                f"messages from {', '.join(some)} carry evidence outside the training pairs, or of "
+                f"a value alone there, in {told[0]}: {told[1]} of it is replaced by the marginal"
             )
 
     def _floor(self) -> Floor:

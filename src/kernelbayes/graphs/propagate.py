@@ -47,12 +47,12 @@ class Propagation:
     damping: float = 0.0
     logs: dict[int, Floats] = field(default_factory=dict, init=False)
     lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence is uninformative
-    share: float = field(default=0.0, init=False)  # largest share of evidence left out
+    filled: Floats = field(init=False)  # largest share (cases,) of evidence left out
     deltas: list[float] = field(default_factory=list, init=False)
     converged: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        graph = self.learned.graph
+        graph, self.filled = self.learned.graph, np.zeros(self.cases)
         self.source = graph.ends[:, ::-1].reshape(-1)
         self.target = graph.ends.reshape(-1)
         self.kind = (2 * np.array(graph.template, dtype=np.int64)[:, None] + [0, 1]).reshape(-1)
@@ -130,7 +130,7 @@ class Propagation:
         places, back = self.place[self.source[edges]], self.slot[edges ^ 1]
         q = self.learned.domains[int(self.domain[self.target[edges[0]]])].size
         found = np.empty((len(edges), self.cases, q))
-        width = self.cases * max(self.learned.domains[number].size, q)
+        width, every = self.cases * max(self.learned.domains[number].size, q), np.arange(self.cases)
         for rows in row_blocks(len(edges), width, MESSAGE_ENTRIES):
             here = places[rows]
             f = self.totals(number, here) if totals is None else totals[here]
@@ -138,7 +138,8 @@ class Propagation:
             f -= f.max(axis=-1, keepdims=True)
             np.exp(f, out=f)
             f = f.reshape(-1, f.shape[-1])
-            logs = self._positive(operator, operator(f), f @ operator.shares, edges[rows])
+            m, marginal = operator(f), f @ operator.shares
+            logs = self._positive(operator, m, marginal, edges[rows], every)
             found[rows] = logs.reshape(-1, self.cases, q)
         for k in np.flatnonzero(np.isin(edges, list(self._known))) if self._known else ():
             cases, message = self._known[int(edges[k])]
@@ -146,18 +147,17 @@ class Propagation:
         return found
 
     def _positive(
-        self, operator: Operator, m: Floats, marginal: Floats | float, edges: Ints
+        self, operator: Operator, m: Floats, marginal: Floats | float, edges: Ints, cases: Ints
     ) -> Floats:
-        """Log messages (k, q) of edges; uninformative ones are recorded."""
+        """Log messages (k, q) of edges in some cases; uninformative ones are recorded."""
         logs, empty = operator.logs(m, marginal, self.floor)
         if empty.any():
-            self.lost.update(np.repeat(edges, len(m) // len(edges))[empty].tolist())
-            self.share = 1.0
+            self._unlike(edges, cases, empty.astype(float))
         return logs
 
     def _send_evidence(self) -> None:
         """Messages of observed nodes, which never change."""
-        graph, seen = self.learned.graph, self.observed
+        graph, seen, every = self.learned.graph, self.observed, np.arange(self.cases)
         at = {graph.position[node]: one for node, one in seen.items()}
         sending = np.flatnonzero(np.isin(self.source, list(at)) & ~self.fixed[self.target])
         for edges in self.grouped(sending) if len(sending) else ():
@@ -171,20 +171,22 @@ class Propagation:
                     some = whole[rows]
                     nodes = [at[s] for s in self.source[some].tolist()]
                     m, share = message(operator, *read_all(nodes, domain, self.cases))
-                    self._unlike(np.repeat(some, self.cases), share)
-                    logs = self._positive(operator, m, 1.0, some)
+                    self._unlike(some, every, share)
+                    logs = self._positive(operator, m, 1.0, some, every)
                     self.logs[number][self.slot[some]] = logs.reshape(len(some), self.cases, -1)
             for edge in edges[~self.fixed[self.source[edges]]]:
                 one = at[int(self.source[edge])]
                 m, share = message(operator, *one.read(domain))
-                self._unlike(np.full(len(share), edge), share)
-                logs = self._positive(operator, m, 1.0, np.array([edge]))
+                own, cases = np.array([edge]), np.flatnonzero(one.cases)
+                self._unlike(own, cases, share)
+                logs = self._positive(operator, m, 1.0, own, cases)
                 self._known[int(edge)] = one.cases, logs
 
-    def _unlike(self, edges: Ints, share: Floats) -> None:
-        """Record edges with evidence outside the sample, and the share that was filled in."""
-        self.lost.update(edges[share > UNUSUAL].tolist())
-        self.share = max(self.share, float(share.max(initial=0.0)))
+    def _unlike(self, edges: Ints, cases: Ints, share: Floats) -> None:
+        """Record edges and cases with evidence outside the sample, and the share filled in."""
+        table = share.reshape(len(edges), -1)
+        self.lost.update(edges[(table > UNUSUAL).any(axis=1)].tolist())
+        self.filled[cases] = np.maximum(self.filled[cases], table.max(axis=0))
 
     def _set(self, edges: Ints, new: Floats) -> float:
         """Take new messages, damped; return the largest change."""
