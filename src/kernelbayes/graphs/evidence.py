@@ -133,7 +133,7 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
 def message(operator: Operator, features: Floats, trust: Floats) -> tuple[Floats, Floats]:
     """Evidence (m, q) at the target, and the shares (m,) filled in from the marginal."""
     found, share = operator.evidence(features), np.zeros(len(features))
-    # Just beyond an outlier weights cancel: the regression leaves the sample there as well.
+    # Just beyond an outlier weights cancel, and the regression of a category may flip.
     out = np.flatnonzero(~np.isnan(trust) | operator.cancels(features))
     if len(out):
         found[out], share[out] = operator.outside(features[out], np.nan_to_num(trust[out], nan=1.0))

@@ -153,8 +153,8 @@ class Operator:
         return np.log(m, out=m), empty
 
     def cancels(self, features: Floats) -> Bools:
-        """Whether the weights of points (m,) have an effective sample size below one."""
-        if not self.pseudo:
+        """Whether weights of points (m,), for a category, have an effective size below one."""
+        if not self.pseudo or self.least > NO_PAIRS:  # of numbers the regression is as good
             return np.zeros(len(features), dtype=bool)
         mass = features @ (self.P @ self.shares)
         return np.asarray(mass**2 < np.sum((features @ self._squares) * features, axis=1))
