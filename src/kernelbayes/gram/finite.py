@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,8 @@ class Landmarks(_Finite):
         """Features (r, k) of checked points and the kernel matrix of all landmarks and them."""
         fine = doubled(points) if isinstance(self.factor, np.ndarray) else points  # see ``_rows``
         K = self.kernel._cross(fine, self.landmarks).T
-        Phi = self.finish(K[: self.rank, :])
+        solve = self.finish if K.shape[1] > 1 else partial(solve_triangular, self.factor)
+        Phi = solve(K[: self.rank, :])
         if fine is points:
             return Phi, K
         one = self.kernel.diag(take(points, slice(0, 1)))

@@ -187,7 +187,8 @@ class Kernel(ABC):
         """Largest ``abs(k(x, y))`` / sqrt(k(x, x) k(y, y)) of each row of K (m, n), shape (m,)."""
         xp = namespace(K)
         if self.is_unit:
-            return xp.max(K, axis=1)
+            near = xp.max(K, axis=1)  # by rounding above one
+            return np.minimum(near, 1.0) if isinstance(K, np.ndarray) else xp.clip(near, max=1.0)
         norm_x, norm_y = (xp.sqrt(self._diag(points)) for points in (X, Y))
         # Where a norm is zero so is K: dividing by one leaves it.
         norm_x, norm_y = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_y))
