@@ -33,13 +33,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import UNUSUAL as UNUSUAL
-from kernelbayes.rules.support import (
-    divided,
-    features_and_support,
-    replaced,
-    support_of,
-    usual_mass,
-)
+from kernelbayes.rules.support import divided, features_and_support, of_seen, replaced, usual_mass
 from kernelbayes.rules.support import fill_weights as fill_weights
 from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
@@ -174,11 +168,9 @@ class Conditional:
                 K, found = features_and_support(kernel, chunk, training)
             else:
                 K = kernel._cross(chunk, training)  # both are checked
-                found = support_of(kernel, K, chunk, training)
+                found = self._support(K, chunk)
             parts.append(K @ coefficients)
             near.append(found)
-        if len(parts) == 1:
-            return parts[0], near[0]
         xp = namespace(*parts)
         return xp.concat(parts, axis=0), xp.concat(near)
 
@@ -189,8 +181,12 @@ class Conditional:
             Phi, near = features_and_support(kernel, points, training)
             return self._lifted(self.solver.values_features(Phi.T)).T, near
         K = kernel._cross(training, points)  # both are checked
-        near = support_of(kernel, K.T, points, training)
-        return self._lifted(self.solver.values(K)).T, near
+        return self._lifted(self.solver.values(K)).T, self._support(K.T, points)
+
+    def _support(self, K: Array, X: Points) -> Array:
+        kernel, training = self.inputs.kernel, self.inputs.points
+        near = kernel.similarity(K, X, training)
+        return near if kernel.is_vector else of_seen(kernel, near, X, training)
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh_own(values) if self.lift is None else self.lift @ values

@@ -89,12 +89,6 @@ def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     return of_seen(kernel, namespace(*parts).concat(parts), X, whole)
 
 
-def support_of(kernel: Kernel, K: Array, X: Points, training: Points) -> Array:
-    """Supports (m,) of checked points from their kernel matrix K (m, n) with a sample."""
-    near = kernel.similarity(K, X, training)
-    return near if kernel.is_vector else of_seen(kernel, near, X, training)
-
-
 def features_and_support(kernel: Kernel, X: Points, training: Points) -> tuple[Array, Array]:
     """Features (m, r) and supports (m,) of checked points; of landmarks one matrix gives both."""
     anchored = kernel.anchored(X)
