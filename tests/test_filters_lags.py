@@ -9,7 +9,6 @@ import kernelbayes as kb
 from kernelbayes.filters.encode import regression
 from kernelbayes.filters.encode.lags import choose_scales, window_kernel, windows
 from kernelbayes.filters.encode.regression import MOST_DIRECTIONS, filled, learn_regression
-from kernelbayes.filters.encode.velocity import true_moves, with_velocity
 
 RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "back_ridge": 3e-2}
 
@@ -291,22 +290,3 @@ def test_wide_windows_are_seen_through_few_directions():
     # A hundred columns each say the state to a tenth of its spread.
     assert np.mean(((left_out - Z) / scale) ** 2) < 0.01
     assert learned(X[:3]).shape == (3, 2)
-
-
-def test_velocity_of_first_states_of_short_runs_is_that_before_them():
-    # A rotation by a fixed angle: the step before z is known in closed form. With the step after
-    # it, as before, the error would be |R z - 2 z + R^-1 z| = 2 - 2 cos(angle) for each.
-    rng, angle = np.random.default_rng(0), 0.4
-    starts, sizes = rng.uniform(0.0, 2.0 * np.pi, 200), np.tile([2, 3, 4, 2], 50)
-    turned = [a + angle * np.arange(k) for a, k in zip(starts, sizes, strict=True)]
-    Z = np.concatenate([np.column_stack([np.cos(t), np.sin(t)]) for t in turned])
-    found = with_velocity(Z, tuple(sizes.tolist()), kb.Gaussian(1.0))[0]
-    first = np.cumsum(sizes) - sizes
-    t = np.concatenate(turned)
-    before = Z - np.column_stack([np.cos(t - angle), np.sin(t - angle)])
-    inner = np.setdiff1d(np.arange(len(Z)), first)
-    scale = found[inner, 2:].std(axis=0) / before[inner].std(axis=0)
-    error = np.linalg.norm(found[first, 2:] / scale - before[first], axis=1)
-    assert np.mean(error) < 0.1 * (2.0 - 2.0 * np.cos(angle))
-    # Runs of two have no transition from a state whose velocity is known.
-    assert true_moves(tuple(sizes.tolist()), 2).sum() == np.sum(sizes - 2)

@@ -21,7 +21,6 @@ True
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import as_generator, namespace, threads_for
@@ -31,8 +30,7 @@ from kernelbayes.filters.choose.default import choose
 from kernelbayes.filters.choose.smoothing import smoothing_of
 from kernelbayes.filters.compact import Report, compacted, partial_fit
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoded, Features, encode
-from kernelbayes.filters.encode.lags import Lags, check_lags
-from kernelbayes.filters.encode.velocity import true_moves, with_velocity
+from kernelbayes.filters.encode.lags import Lags, check_lags, with_velocity
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Controlled,
@@ -56,7 +54,7 @@ from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_element, prior_under
 from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
-from kernelbayes.types import Array, Bools, PointsLike, Rng
+from kernelbayes.types import Array, PointsLike, Rng
 
 Ridge = float | Literal["auto"]
 Initial = Literal["uniform", "observation"] | PointsLike | Embedding
@@ -234,25 +232,21 @@ class KernelBayesFilter(Filter):
     def _learn(self, data: Training, seen: Encoded) -> None:
         rng = as_generator(self.rng)
         Z, kernel_z = doubled(self.Z_), self.kernel_z_
-        true: Bools | slice = slice(None)
         if self.order_ == 2:
             Z, kernel_z = with_velocity(Z, data.lengths, kernel_z)
-            if self.transition == "operator":
-                true = true_moves(data.lengths, int(Z.shape[1]) // 2)
-        source, target = data.source[true], data.target[true]
         states = state_gram(kernel_z, Z, self.rank_, rng)
         L = states.factor
         controlled = None
         if data.controls is not None:
             self.kernel_u_ = self.choice_.arguments["kernel_u"]
             U = doubled(self.kernel_u_.points(data.controls, "controls"))
-            moves = kernel_z, self.kernel_u_, Z, source, take(U, np.arange(count(U))[true])
+            moves = kernel_z, self.kernel_u_, Z, data.source, U
             controlled = Controlled.learn(*moves, self.transition_ridge_, self.rank_, rng)
         ratio = ratio_of(self)
         self.dynamics_ = Dynamics(
             L, inverse_ridge(L, self.prior_ridge_),
-            inverse_ridge(take(L, source), self.transition_ridge_),
-            source, target, self.transition == "shift", controlled,
+            inverse_ridge(take(L, data.source), self.transition_ridge_),
+            data.source, data.target, self.transition == "shift", controlled,
             literal=self.literal, eta=self.prior_ridge_,
             ratio=None if ratio is None else ratio.of_weights,
             gram=states, transition_eta=self.transition_ridge_,

@@ -1,4 +1,4 @@
-r"""More than the present: windows of observations.
+r"""More than the present: windows of observations, and states with their velocity.
 
 **Windows.** With ``lags=k`` the update sees the last k observations as one vector, newest first,
 
@@ -10,6 +10,10 @@ or that lies before the first observation, is left out of the product: the updat
 is there (:mod:`kernelbayes.filters.missing`). Windows overlap, so the update counts an observation
 up to k times. That is right where the window says what no single observation does (a velocity), and
 it is why the ridge of the update must be chosen for the window.
+
+**Velocity.** With ``order=2`` the transition operator acts on (z_t, c (z_t - z_{t-1})), with c such
+that both have the same spread. Beliefs stay weights over the training states, so that every answer
+is about z alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +21,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import as_floats, like, namespace, to_numpy, widened
+from kernelbayes.arrays import as_floats, as_vectors, like, namespace, to_numpy, widened
 from kernelbayes.gram import EXACT, Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
-from kernelbayes.points import integer, positive_each, take
+from kernelbayes.points import concatenate, integer, positive_each, take
 from kernelbayes.types import Array, Bools, Floats, Points, PointsLike
 
 Lags = int | Sequence[float]
@@ -32,6 +36,8 @@ WIDENINGS, GROWTHS = (0.0, 0.5), (1.0, 1.25, 1.6)
 # Windows on which they are scored, in so many blocks of time, and features of a kernel on them: a
 # choice among six needs no more.
 WINDOW_ROWS, BLOCKS, WINDOW_FEATURES = 600, 4, 200
+# Spread of velocities below this share of the states' spread is rounding: there is none to learn.
+AT_REST = 1e-9
 
 
 def check_lags(lags: Lags) -> int:
@@ -133,3 +139,36 @@ def block_errors(F: Floats, H: Floats, ridges: Floats, blocks: int) -> Floats:
         for j, shrink in enumerate(path.filtered(ridges[:, None])):
             total[j] += np.sum(((at * shrink) @ path.cross - H[out]) ** 2)
     return total
+
+
+# --- velocity -------------------------------------------------------------------------------------
+
+
+def with_velocity(Z: Points, lengths: Sequence[int], kernel: Kernel) -> tuple[Points, Kernel]:
+    """States (n, 2 d) with their velocity in units of the states' spread, and a kernel on them.
+
+    The first state of a sequence, whose velocity is not known, gets that of the second.
+    """
+    if not kernel.is_vector:
+        raise ValueError(
+            f"order=2 needs states that are vectors, under a kernel such as Gaussian; "
+            f"{type(kernel).__name__} has no differences"
+        )
+    Z = as_vectors(Z, "Z")
+    xp = namespace(Z)
+    starts = np.cumsum([0, *lengths[:-1]])
+    parts = [_differences(Z[a : a + size, :]) for a, size in zip(starts, lengths, strict=True)]
+    V = concatenate(*parts)
+    spread, speed = xp.std(Z, axis=0), xp.std(V, axis=0)
+    moving = speed > AT_REST * spread
+    scale = xp.where(moving, spread / xp.where(moving, speed, xp.ones_like(speed)), 0.0 * speed)
+    d = Z.shape[1]
+    return xp.concat([Z, V * scale], axis=1), window_kernel(kernel, d, (1.0, 1.0))
+
+
+def _differences(Z: Array) -> Array:
+    """Differences (T, d) to the row before; the first row has that of the second."""
+    if Z.shape[0] == 1:
+        return 0.0 * Z
+    V = Z[1:, :] - Z[:-1, :]
+    return namespace(Z).concat([V[:1, :], V], axis=0)
