@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -150,14 +150,8 @@ class Landmarks(_Finite):
 
     def anchored(self, points: Points) -> tuple[Array, Array]:
         """Features (r, k) of checked points and the kernel matrix of all landmarks and them."""
-        fine = doubled(points) if isinstance(self.factor, np.ndarray) else points  # see ``_rows``
-        K = self.kernel._cross(fine, self.landmarks).T
-        solve = self.finish if K.shape[1] > 1 else partial(solve_triangular, self.factor)
-        Phi = solve(K[: self.rank, :])
-        if fine is points:
-            return Phi, K
-        one = self.kernel.diag(take(points, slice(0, 1)))
-        return narrowed(Phi, one), narrowed(K, one)
+        K = self.kernel._cross(points, self.landmarks).T
+        return solve_triangular(self.factor, K[: self.rank, :]), K
 
     def on(self, columns: Sequence[int]) -> Landmarks:
         """Projection of the kernel over some coordinates on those of the landmarks."""

@@ -15,7 +15,7 @@ What the sample does not say about an x outside of it, estimators fill in from a
 reasons are in :mod:`kernelbayes.rules.support`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -33,7 +33,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import UNUSUAL as UNUSUAL
-from kernelbayes.rules.support import divided, features_and_support, of_seen, replaced, usual_mass
+from kernelbayes.rules.support import divided, nearest_similarity, of_seen, replaced, usual_mass
 from kernelbayes.rules.support import fill_weights as fill_weights
 from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
@@ -41,8 +41,6 @@ from kernelbayes.types import Array, Bools, Floats, Ints, Points, PointsLike
 
 Ridge = float | Literal["loo"]
 Answer = TypeVar("Answer", bound=Batch | Embedding)
-# Entries of a kernel matrix that is read twice, for means and supports, while it is in the cache.
-CACHED = 2**18
 SHOWN = 5  # indices that a warning names: enough to go and look, and one line long
 _no_rows = np.arange(0)
 
@@ -161,16 +159,16 @@ class Conditional:
             return weights @ coefficients, support
         inputs, parts, near = self.inputs, [], []
         kernel, training = inputs.kernel, inputs.points
-        entries = CACHED if type(coefficients) is np.ndarray else None
-        for rows in row_blocks(count(X), coefficients.shape[0], entries):
+        for rows in row_blocks(count(X), coefficients.shape[0]):
             chunk = take(X, rows)
             if isinstance(inputs.gram, Factored):
-                K, found = features_and_support(kernel, chunk, training)
+                K = kernel.features(chunk)
+                near.append(nearest_similarity(kernel, chunk, training))
             else:
-                K = kernel._cross(chunk, training)  # both are checked
-                found = self._support(K, chunk)
+                K = kernel(chunk, training)
+                found = kernel.similarity(K, chunk, training)
+                near.append(found if kernel.is_vector else of_seen(kernel, found, chunk, training))
             parts.append(K @ coefficients)
-            near.append(found)
         xp = namespace(*parts)
         return xp.concat(parts, axis=0), xp.concat(near)
 
@@ -178,15 +176,12 @@ class Conditional:
         """Weights (m, n) at checked points, and the similarity (m,) of the nearest input."""
         kernel, training = self.inputs.kernel, self.inputs.points
         if kernel.finite:
-            Phi, near = features_and_support(kernel, points, training)
-            return self._lifted(self.solver.values_features(Phi.T)).T, near
+            values = self.solver.values_features(kernel.features(points).T)
+            return self._lifted(values).T, nearest_similarity(kernel, points, training)
         K = kernel._cross(training, points)  # both are checked
-        return self._lifted(self.solver.values(K)).T, self._support(K.T, points)
-
-    def _support(self, K: Array, X: Points) -> Array:
-        kernel, training = self.inputs.kernel, self.inputs.points
-        near = kernel.similarity(K, X, training)
-        return near if kernel.is_vector else of_seen(kernel, near, X, training)
+        near = kernel.similarity(K.T, points, training)
+        near = near if kernel.is_vector else of_seen(kernel, near, points, training)
+        return self._lifted(self.solver.values(K)).T, near
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh_own(values) if self.lift is None else self.lift @ values
@@ -223,29 +218,23 @@ def filled(
 
 
 def filled_values(
-    rule: Conditional, X: Points, coefficients: Array, given: Callable[[], tuple[Array, Array]],
+    rule: Conditional, X: Points, coefficients: Array, values: Array, prior: Array,
     normalize: bool = False, literal: bool = False,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,).
-
-    ``given`` says the values (n, k) and the prior's weights (n,), where they are needed.
-    """
+    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,)."""
     found, near = rule.supported(coefficients, X)
     found, mass = found[:, :-1], found[:, -1]
     raw, share = found, 0.0 * near
-    out = _no_rows if literal else outside(rule, near)
-    if not len(out) and not normalize:
-        return found, share
-    values, prior = given()
     if normalize:
         found, share = divided(found, mass, prior @ values)
+    out = _no_rows if literal else outside(rule, near)
     if not len(out):
         return found, share
     xp, rows, shares = namespace(found), [], []
     plain = out[_plain(rule, take(X, out), take(mass, out))]
     if len(plain):  # no weights are needed
-        both = take(raw, plain), take(near, plain)
-        new, _, own = fill(rule, *both, prior @ values, normalize, take(mass, plain))
+        given = take(raw, plain), take(near, plain)
+        new, _, own = fill(rule, *given, prior @ values, normalize, take(mass, plain))
         found, share = replaced(found, new, plain), replaced(share, own, plain)
         out = np.setdiff1d(out, plain)
     if not len(out):
