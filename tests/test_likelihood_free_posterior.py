@@ -93,7 +93,7 @@ def test_cross_validation_scores_held_out_simulations():
 # What belongs to one weighted sample: its points, weights and kernel, and how it was made.
 OWN = {
     *("points", "weights", "kernel", "features", "vectors", "valid_weights"),
-    *("prior", "space", "smoothing", "smoothed", "centre"),
+    *("prior", "space", "smoothing", "smoothed", "centre", "calibration"),
 }
 
 

@@ -136,9 +136,6 @@ def multiply_into(a: Array, b: Array | float) -> Array:
     return a * b
 
 
-# --- reading arrays -------------------------------------------------------------------------------
-
-
 def frame_kind(X: ArrayLike) -> str | None:
     """Return "DataFrame" or "Series" of pandas, polars or narwhals (none is imported), or None."""
     for base in type(X).__mro__:
@@ -292,9 +289,6 @@ def weighted_sum(weights: Array, values: Array) -> Array:
     blocks = row_blocks(weights.shape[-1], max([1, *weights.shape[:-1], *values.shape[1:]]))
     parts = (widened(weights[..., rows]) @ widened(values[rows, ...]) for rows in blocks)
     return sum(parts, start=next(parts))
-
-
-# --- threads -------------------------------------------------------------------------------------
 
 
 class _OneThread:

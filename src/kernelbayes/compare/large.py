@@ -58,9 +58,6 @@ NEGLIGIBLE = 1e-6
 TERM_ROUNDING = 1e-15
 
 
-# --- quadruples ----------------------------------------------------------------------------------
-
-
 def linear(problem: Problem, options: Options) -> Outcome:
     """One-sided t test that the mean of h over disjoint quadruples is zero."""
     orders = [options.rng.permutation(n) for n in problem.sizes]
@@ -114,9 +111,6 @@ def _pairs_of_pairs(problem: Problem, orders: Sequence[Ints]) -> tuple[Floats, F
     return 0.25 * x * y, 0.25 * np.array([np.mean(x**2), np.mean(y**2)]), np.array(tops)
 
 
-# --- blocks --------------------------------------------------------------------------------------
-
-
 def block(problem: Problem, options: Options) -> Outcome:
     """Mean of the unbiased statistic over blocks that share all samples out evenly."""
     rng, sizes = options.rng, problem.sizes
@@ -146,9 +140,6 @@ def _spread(own: Floats, tops: Floats) -> float:
     """Geometric mean of the spreads of all variables; one that is rounding counts as none."""
     own = np.where(own > TIES * tops ** len(own), own, 0.0)
     return max(float(own.prod() ** (1.0 / len(own))), np.finfo(float).tiny)
-
-
-# --- random features -----------------------------------------------------------------------------
 
 
 def _some(points: Points, rng: Generator) -> Points:

@@ -59,9 +59,6 @@ def centred(gram: Gram, w: Floats | None = None, rows: slice = slice(None)) -> F
     return np.asarray(L - (L.mean(axis=0) if w is None else w @ L))
 
 
-# --- gamma ---------------------------------------------------------------------------------------
-
-
 def matrix_moments(gram: Gram) -> Moments:
     """Trace, squared norm and sum of squared diagonal entries of the centred Gram matrix."""
     C = centred(gram)
@@ -99,9 +96,6 @@ def gamma_law(mean: float, variance: float, statistic: float, size: int) -> tupl
     return float(law.sf(statistic)), np.asarray(law.ppf((np.arange(size) + 0.5) / size))
 
 
-# --- tails over all members -----------------------------------------------------------------------
-
-
 def log_tails(table: Floats, scales: Floats) -> Floats:
     """Log p-values (K, members) under a gamma law with the moments of a row; 0 without spread."""
     spread = table.std(axis=1, keepdims=True)
@@ -119,9 +113,6 @@ def corrected_level(u: Floats, alpha: float) -> float:
     values = np.unique(ordered)
     passed = values[np.searchsorted(ordered, values, side="right") <= np.floor(alpha * len(u))]
     return float(passed[-1]) if passed.size else 0.0
-
-
-# --- multipliers ---------------------------------------------------------------------------------
 
 
 def wild_bootstrap(problem: Problem, options: Options) -> tuple[float, Floats, tuple[float, ...]]:

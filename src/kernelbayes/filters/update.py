@@ -43,9 +43,6 @@ TRUSTED_SHARE = 0.1
 ACTIVE = 1e-10
 
 
-# --- an observation made ready --------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Seen:
     """One observation made ready: kernel values, support, and the model they belong to."""
@@ -173,9 +170,6 @@ def observe_all(model: Filter, X: Points) -> list[Seen]:
         if found is not None:
             seen[t] = _seen(*found)
     return seen
-
-
-# --- the equations --------------------------------------------------------------------------------
 
 
 def counted(counts: Array | None, values: Array) -> Array:

@@ -21,9 +21,6 @@ HAGER_STEPS = 5  # LAPACK's own number: most matrices need two
 ROWS_AT_ONCE = 8192
 
 
-# --- positive definite matrices ------------------------------------------------------------------
-
-
 def cholesky(A: Array) -> Array:
     """Lower Cholesky factor of A (r, r), or of a stack (..., r, r)."""
     if isinstance(A, np.ndarray):
@@ -164,9 +161,6 @@ def add_square(S: Floats, K: Floats) -> None:
     syrk(1.0, K.T, beta=1.0, c=S, overwrite_c=True, lower=True)
 
 
-# --- symmetric matrices --------------------------------------------------------------------------
-
-
 def eigh(A: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending) and eigenvectors of symmetric A (r, r), or of a stack (..., r, r)."""
     if isinstance(A, np.ndarray) and A.ndim == 2:
@@ -220,9 +214,6 @@ def left_singular(A: Floats) -> tuple[Floats, Floats]:
     keep = squares > len(A) * np.finfo(float).eps * squares[-1]
     squares, V = squares[keep], V[:, keep]
     return V if wide else (A @ V) / np.sqrt(squares), squares
-
-
-# --- any matrices --------------------------------------------------------------------------------
 
 
 def solve(A: Array, B: Array) -> Array:

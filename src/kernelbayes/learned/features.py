@@ -296,9 +296,6 @@ def _shares(weights: Array | None, n: int) -> Floats:
     return shares
 
 
-# --- losses, for NumPy and (differentiably) torch -------------------------------------------------
-
-
 def unit(psi: Array, weights: Array) -> tuple[Array, Array]:
     """Features divided by the root of their mean squared norm, so that k(x, x) is one; the root."""
     xp = namespace(psi)

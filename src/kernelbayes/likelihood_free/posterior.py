@@ -252,7 +252,7 @@ class Posteriors(Told, Sequence[Posterior]):
     log_density, map, mode = _of_each("log_density"), _of_each("map"), _of_each("mode")
     preimage, plot, norm = _of_each("preimage"), _of_each("plot"), _of_each("norm")
     inner, expect_bound, var = _of_each("inner"), _of_each("expect_bound"), _of_each("var")
-    _single = False
+    _single, letter = False, Posterior.letter
 
     def __len__(self) -> int:
         return len(self._members)

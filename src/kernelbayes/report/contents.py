@@ -177,9 +177,6 @@ def _graph(beliefs: GraphBeliefs, asked: Asked) -> list[Section]:
     return sections
 
 
-# --- what was chosen, and how to do it again ------------------------------------------------------
-
-
 def learned(model: Any) -> dict[str, str]:
     """Return the settings of a fitted model, given or chosen, in words."""
     found = {}

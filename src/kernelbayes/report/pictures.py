@@ -53,9 +53,6 @@ def names_of(mu: Any, given: Sequence[str] | None, letter: str = "z") -> list[st
     return [letter] if d == 1 else [f"{letter}{j}" for j in range(d)]
 
 
-# --- one distribution -----------------------------------------------------------------------------
-
-
 def of_one(mu: Any, names: Sequence[str] | None, level: float) -> Shown:
     """Density of each coordinate with its interval, pairs of coordinates, or bars of categories."""
     shown = Shown()
@@ -141,9 +138,6 @@ def _bars(mu: Any, name: str) -> Picture:
 
 def _cut(d: int) -> str:
     return "" if d <= COORDINATES else f"The first {COORDINATES} of {d} coordinates are drawn."
-
-
-# --- many distributions: over time, or for many observations --------------------------------------
 
 
 def of_many(

@@ -187,9 +187,6 @@ class Conditional:
         return self.solver.weigh_own(values) if self.lift is None else self.lift @ values
 
 
-# --- outside the training sample ------------------------------------------------------------------
-
-
 def filled(
     rule: Conditional, answer: Answer, prior: Array, normalize: bool = False, literal: bool = False
 ) -> Answer:

@@ -5,12 +5,10 @@ starts anew. Where the recording rests in these steps, the kernel on states may 
 that the filter is lost for good later on. So the winner and its rivals filter all blocks in full:
 
 * plain filters with wide kernels on states;
-* the regression on x without memory, with the kernel and ridge that a closed form chooses;
-* the estimates of a regression on windows, or of a track, as they are, if their closed form
-  promises half of the loss.
+* the regression on x without memory, with the kernel and ridge that a closed form chooses.
 
 A rival is taken only if it is clearly better, at the rank of the race and at that of the filter. So
-what is chosen is not clearly worse than these regressions on the blocks left out.
+what is chosen is not clearly worse than this regression on the blocks left out.
 """
 
 from collections.abc import Iterator
@@ -22,7 +20,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.filters.choose.blocks import LEFT_OUT_BLOCKS, RACE_RANK
 from kernelbayes.filters.choose.choices import state_features
 from kernelbayes.filters.choose.holdout import SHORTEST
-from kernelbayes.filters.choose.options import PLAIN, WITHOUT_MEMORY, Challenge
+from kernelbayes.filters.choose.options import PLAIN, Challenge
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races
 from kernelbayes.filters.encode.lags import block_errors
 from kernelbayes.filters.missing import split_missing
@@ -37,9 +35,6 @@ WIDER_X = (2.0, 4.0)
 # Share of the winner's loss that a rival must gain, and a standard error besides: a judgement. The
 # standard error alone would let the best of five rivals that are no better through too often.
 CLEAR_SHARE = 0.1
-# Estimates enter if their closed form is below this share of the least loss so far. On simulated
-# arm movements it was .09 and their loss .16; to learn them takes half as long as the whole race.
-PROMISING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +51,7 @@ class Final:
         at = races.parameters(winner.candidate.at)
         same = {name: at[name] for name in ("kernel_u", "rank")}
         first = best = races.race([races.enter(at)])
-        for rivals in (self._plain, self._memoryless, self._estimates):
+        for rivals in (self._plain, self._memoryless):
             best = races.race([races.enter({**one, **same}) for one in rivals(best)], best)
         if clearly_ahead(best, first) and self.rank > at["rank"]:
             both = (races.parameters(trial.candidate.at) for trial in (first, best))
@@ -77,23 +72,11 @@ class Final:
         X, Z = self._kernels("kernel_x"), self._kernels("kernel_z")
         if all(map(self.challenge.free, ("lags", "features", "memory"))):
             X += [X[-1].scaled(f) for f in WIDER_X if self.challenge.given["kernel_x"] is None]
-            yield self._forgetful(best, *best_regression(self.challenge.races, X, Z[-1])[1:])
-
-    def _estimates(self, best: Entry) -> Iterator[Arguments]:
-        """Estimates of a regression or a track, if they promise more than the best."""
-        k, worth = self.challenge.worth
-        promising = {name: e for name, e in worth.items() if e < PROMISING * best.score}
-        if promising and self.challenge.free("memory"):
-            name, wide = min(promising, key=promising.__getitem__), self.challenge.estimates[-1]
-            found = self._forgetful(best, wide, WITHOUT_MEMORY[0])
-            yield {**found, "features": name, "lags": k}
-
-    def _forgetful(self, best: Entry, kernel: Kernel, ridge: float) -> Arguments:
-        """Arguments of the best, but without memory, and without options that are free."""
-        at = self.challenge.races.parameters(best.candidate.at)
-        off = {name: value for name, value in PLAIN.items() if self.challenge.free(name)}
-        ridge = self.challenge.ridge(ridge, at)
-        return {**at, **off, "kernel_x": kernel, "memory": 0.0, "ridge": ridge}
+            _, kernel, ridge = best_regression(self.challenge.races, X, Z[-1])
+            at = self.challenge.races.parameters(best.candidate.at)
+            off = {name: value for name, value in PLAIN.items() if self.challenge.free(name)}
+            ridge = self.challenge.ridge(ridge, at)
+            yield {**at, **off, "kernel_x": kernel, "memory": 0.0, "ridge": ridge}
 
 
 def clearly_ahead(found: Entry, best: Entry) -> bool:

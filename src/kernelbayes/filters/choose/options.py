@@ -40,9 +40,8 @@ WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
 # Bandwidths on the estimates of a regression, in root mean square distances of two states. A
-# judgement: estimates are nearer to the states than observations are, so well below one. The last
-# one is for the final, without memory: there the state is nearly linear in its estimate.
-WIDTHS_ESTIMATES = (0.125, 0.5, 2.0)
+# judgement: estimates are nearer to the states than observations are, so well below one.
+WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 WORTH_A_RACE = 1.5
@@ -59,7 +58,7 @@ class Challenge:
 
     races: Races
     given: Arguments  # of the filter; "auto" is free to choose
-    estimates: list[Kernel]  # on states, hence on estimates of them; the last for the final
+    estimates: list[Kernel]  # on states, hence on estimates of them
     whole: bool  # whether no observation is missing in part
 
     def run(self, best: Entry) -> Entry:
@@ -129,7 +128,7 @@ class Challenge:
             return
         free = self.free("memory")
         ridge = self.ridge(WITHOUT_MEMORY[0], at)
-        for kernel in self.estimates[:-1]:
+        for kernel in self.estimates:
             new = {**at, "lags": k, "kernel_x": kernel}
             if not free or at["memory"] == 0.0:
                 yield from ({**new, "features": name} for name in worth)
