@@ -28,7 +28,7 @@ WEIGHTS[100:200] = 0.0
 def in_columns(monkeypatch):
     """Columns at any size, in blocks of 50 rows, one of them without any weight."""
     monkeypatch.setattr(factored, "COLUMN_ENTRIES", 1)
-    monkeypatch.setattr(columns, "BLOCK_ENTRIES", 16 * 50 * RANK)
+    monkeypatch.setattr(columns, "CACHED", 50 * RANK)
 
 
 def test_only_sums_over_many_points_are_made_of_columns(monkeypatch):

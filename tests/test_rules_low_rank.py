@@ -282,3 +282,37 @@ def test_bad_input_of_sum_and_chain(rule):
         rule(kb.ConditionalEmbedding(), U)
     with pytest.raises(ValueError, match="part must be"):
         kb.chain_rule(cme, U).marginal("y")
+
+
+@pytest.mark.parametrize("rank", [None, 10])
+def test_new_points_are_compared_once(rank, monkeypatch):
+    model = kb.KernelBayesRule(kx, kz, prior_ridge=0.01, ridge=0.01, rank=rank, rng=0)
+    model.fit(X, Z, prior=U)
+    points = model.rule_.inputs.points[:4]  # inside the sample: nothing to fill in
+    model.predict(points)  # what is usual is found out now
+    sizes, cross = [], kb.Gaussian._cross
+
+    def counted(kernel, A, B):
+        sizes.append(len(A) * len(B))
+        return cross(kernel, A, B)
+
+    monkeypatch.setattr(kb.Gaussian, "_cross", counted)
+    model.predict(points)
+    model.posterior(points)
+    assert sizes == [4 * (rank or len(X))] * 2
+
+
+def test_supports_of_kernels_from_zero_to_one_need_no_norms():
+    kernels = [
+        kx,
+        kb.Laplace(0.6),
+        kb.Matern(0.6, 1.5),
+        kb.RationalQuadratic(0.6),
+        kb.Periodic(1.0),
+    ]
+    for kernel in kernels:
+        assert kernel.is_unit
+        scaled = 4.0 * kernel  # is not, and has the same supports
+        found = kernel.similarity(kernel(NEW, X), NEW, X)
+        other = scaled.similarity(scaled(NEW, X), NEW, X)
+        assert found == pytest.approx(other, rel=1e-14)

@@ -24,6 +24,7 @@ from kernelbayes.types import Array, ArrayLike, Rng
 
 # Entries of one row block: 32 MB of float64. Every loop over many rows stays within a few of these.
 BLOCK_ENTRIES = 2**22
+CACHED = BLOCK_ENTRIES // 16  # of a block that is read twice: 2 MB, which stays in the cache
 # Below this many floating-point operations BLAS gets one thread: a second gains little while the
 # machine is idle and loses a lot while it is busy (benchmarks/bench_threads.py).
 SMALL_WORK = 2e9

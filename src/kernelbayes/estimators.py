@@ -252,16 +252,18 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         if self.values_ is None:
             return self._most_probable(X, return_std)
         points = checked_queries(self, self._table(X), self.rule_.inputs, self._reads_rows)
-        values = self._centred(numeric_values(self.rule_.outputs.points))
         means, doubt = filled_values(
-            *(self.rule_, points, self._coefficients, values),
-            *(self._prior_on_z(), self.normalize, self.literal),
+            self.rule_, points, self._coefficients, self._given, self.normalize, self.literal
         )
         warn_unsupported(doubt)
         means = means if self._centre is None else means + self._centre
         std = self._asked(X, lambda by, mu: by.std(mu), False, True) if return_std else means
         found = (means[:, 0], std[:, 0]) if self._one_dimensional else (means, std)
         return found if return_std else found[0]
+
+    def _given(self) -> tuple[Array, Array]:
+        """Values (n, d) at the points of the posterior, less the centre, and prior weights (n,)."""
+        return self._centred(numeric_values(self.rule_.outputs.points)), self._prior_on_z()
 
     def _centred(self, values: Array) -> Array:
         """Values (n, d) less the centre of means."""

@@ -137,7 +137,7 @@ def update(
     xp = namespace(V)
     # KBR13, IW22: where nothing is known, all training states are alike.
     flat = start is not None and not dynamics.literal
-    alike = xp.ones_like(V) / V.shape[0]
+    alike = xp.ones_like(V) / V.shape[0] if flat else V
     gammas = counted(dynamics.counts, alike) if flat else prior_weights(dynamics, V)
     left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
     found = [

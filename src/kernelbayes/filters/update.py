@@ -61,14 +61,14 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     else:
         anchored = kernel.anchored(points)
         if anchored is None:
-            columns = kernel.features(points).T
-            return columns, nearest_similarity(kernel, points, observations.X)
+            return kernel.features(points).T, nearest_similarity(kernel, points, observations.X)
         columns, K = anchored  # one kernel matrix serves both answers
         base = kernel.exact
     xp = namespace(K)
-    nearest, diagonal = xp.max(xp.abs(K) * observations.inverse_norms, axis=0), base._diag(points)
-    found = nearest / xp.sqrt(xp.where(diagonal > 0, diagonal, float("inf")))
-    near = clipped(found, 0.0, 1.0)
+    near = xp.max(K if base.is_unit else xp.abs(K) * observations.inverse_norms, axis=0)
+    if not base.is_unit:
+        near = near / xp.sqrt(xp.where((own := base._diag(points)) > 0, own, float("inf")))
+    near = clipped(near, 0.0, 1.0)
     return columns, near if base.is_vector else of_seen(base, near, points, observations.X)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelbayes.arrays import BLOCK_ENTRIES, epsilon, row_blocks, threads_for
+from kernelbayes.arrays import CACHED, epsilon, row_blocks, threads_for
 from kernelbayes.gram import factored
 from kernelbayes.gram.factored import Moments, Streamed
 from kernelbayes.gram.finite import Landmarks
@@ -121,7 +121,7 @@ class Columns(Streamed):
     def _columns(self, d: Array | None = None) -> Iterator[tuple[slice | Ints, Array]]:
         """Rows and their kernel columns, block by block; without rows whose weight is zero."""
         kernel, basis = self.kernel.kernel, self.kernel.basis
-        for rows in row_blocks(self.n, self.rank, BLOCK_ENTRIES // 16):  # stays in the cache
+        for rows in row_blocks(self.n, self.rank, CACHED):
             chosen: slice | Ints = rows
             if d is not None and not np.all(d[rows]):
                 if not np.any(d[rows]):

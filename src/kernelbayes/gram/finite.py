@@ -150,8 +150,7 @@ class Landmarks(_Finite):
 
     def anchored(self, points: Points) -> tuple[Array, Array]:
         """Features (r, k) of checked points and the kernel matrix of all landmarks and them."""
-        K = self.kernel._cross(points, self.landmarks).T
-        return solve_triangular(self.factor, K[: self.rank, :]), K
+        return self._solved(points, self.landmarks)
 
     def on(self, columns: Sequence[int]) -> Landmarks:
         """Projection of the kernel over some coordinates on those of the landmarks."""
@@ -166,13 +165,17 @@ class Landmarks(_Finite):
         return points
 
     def _rows(self, X: Points) -> Array:
-        if not isinstance(self.factor, np.ndarray):
-            return self._solved(X)
-        # In doubles: a solve with landmarks that nearly depend on each other magnifies rounding.
-        return narrowed(self._solved(doubled(X)), self.kernel.diag(take(X, slice(0, 1))))
+        return self._solved(X, self.basis)[0].T
 
-    def _solved(self, X: Points) -> Array:
-        return self.finish(self.kernel(X, self.basis).T).T
+    def _solved(self, X: Points, landmarks: Points) -> tuple[Array, Array]:
+        # In doubles: a solve with landmarks that nearly depend on each other magnifies rounding.
+        fine = doubled(X) if isinstance(self.factor, np.ndarray) else X
+        K = self.kernel._cross(fine, landmarks).T
+        Phi = self.finish(K[: self.rank, :])
+        if fine is X:
+            return Phi, K
+        one = self.kernel.diag(take(X, slice(0, 1)))
+        return narrowed(Phi, one), narrowed(K, one)
 
     def finish(self, K: Array, transpose: bool = False) -> Array:
         """L^-1 K (r, k), which makes features of kernel columns; or L^-T K."""

@@ -121,6 +121,7 @@ class Kernel(ABC):
     # Numeric points may be smoothed by a Gaussian: not angles, not categories.
     has_density = answer(lambda self: not self.is_categorical)
     is_smooth = False  # known to be differentiable on vectors
+    is_unit = False  # values lie between 0 and 1, and k(x, x) is 1
     is_stationary = False  # a function of x - y on R^d, so that it has a ``spectrum``
     gaussian_bandwidth = answer(lambda _: None)  # that of a Gaussian kernel, for closed forms
     exact = answer(lambda self: self)  # the kernel that this one approximates
@@ -185,6 +186,9 @@ class Kernel(ABC):
     def similarity(self, K: Array, X: Points, Y: Points) -> Array:
         """Largest ``abs(k(x, y))`` / sqrt(k(x, x) k(y, y)) of each row of K (m, n), shape (m,)."""
         xp = namespace(K)
+        if self.is_unit:
+            near = xp.max(K, axis=1)  # by rounding above one
+            return np.minimum(near, 1.0) if isinstance(K, np.ndarray) else xp.clip(near, max=1.0)
         norm_x, norm_y = (xp.sqrt(self._diag(points)) for points in (X, Y))
         # Where a norm is zero so is K: dividing by one leaves it.
         norm_x, norm_y = (xp.where(norm > 0, norm, 1.0 + norm) for norm in (norm_x, norm_y))

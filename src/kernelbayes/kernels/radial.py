@@ -63,6 +63,8 @@ class Bandwidth(Kernel):
 
     bandwidth: float | tuple[float, ...]
 
+    is_unit = True
+
     _metric = "euclidean"
     _learned: ClassVar[Array] = None  # the tensor that the bandwidth was given as, if it learns
 

@@ -15,7 +15,7 @@ What the sample does not say about an x outside of it, estimators fill in from a
 reasons are in :mod:`kernelbayes.rules.support`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -23,7 +23,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import as_doubles, namespace, row_blocks, to_float, to_numpy, warn
+from kernelbayes.arrays import CACHED, as_doubles, namespace, row_blocks, to_float, to_numpy, warn
 from kernelbayes.embedding import Batch, Embedding, MeanElement
 from kernelbayes.gram import Factored, Solver, check_ridge
 from kernelbayes.gram.loo import least_ridge, loo, loo_subset, ridge_grid
@@ -33,7 +33,7 @@ from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import count, take
 from kernelbayes.rules.diagnostics import PosteriorDiagnostics
 from kernelbayes.rules.support import UNUSUAL as UNUSUAL
-from kernelbayes.rules.support import divided, nearest_similarity, of_seen, replaced, usual_mass
+from kernelbayes.rules.support import divided, features_and_support, of_seen, replaced, usual_mass
 from kernelbayes.rules.support import fill_weights as fill_weights
 from kernelbayes.rules.support import trust as trust
 from kernelbayes.rules.variable import Variable
@@ -157,31 +157,29 @@ class Conditional:
         if self.lift is not None:
             weights, support = self._weights(X)
             return weights @ coefficients, support
-        inputs, parts, near = self.inputs, [], []
-        kernel, training = inputs.kernel, inputs.points
-        for rows in row_blocks(count(X), coefficients.shape[0]):
-            chunk = take(X, rows)
-            if isinstance(inputs.gram, Factored):
-                K = kernel.features(chunk)
-                near.append(nearest_similarity(kernel, chunk, training))
-            else:
-                K = kernel(chunk, training)
-                found = kernel.similarity(K, chunk, training)
-                near.append(found if kernel.is_vector else of_seen(kernel, found, chunk, training))
+        parts, near, finite = [], [], isinstance(self.inputs.gram, Factored)
+        entries = CACHED if isinstance(coefficients, np.ndarray) else None
+        for rows in row_blocks(count(X), coefficients.shape[0], entries):
+            K, found = self._compared(take(X, rows), finite)
             parts.append(K @ coefficients)
+            near.append(found)
         xp = namespace(*parts)
         return xp.concat(parts, axis=0), xp.concat(near)
 
     def _weights(self, points: Points) -> tuple[Array, Array]:
         """Weights (m, n) at checked points, and the similarity (m,) of the nearest input."""
+        finite, solver = self.inputs.kernel.finite, self.solver
+        K, near = self._compared(points, finite)
+        return self._lifted((solver.values_features if finite else solver.values)(K.T)).T, near
+
+    def _compared(self, X: Points, finite: bool) -> tuple[Array, Array]:
+        """Features (m, r) or kernel values (m, n) of checked points, and their supports (m,)."""
         kernel, training = self.inputs.kernel, self.inputs.points
-        if kernel.finite:
-            values = self.solver.values_features(kernel.features(points).T)
-            return self._lifted(values).T, nearest_similarity(kernel, points, training)
-        K = kernel._cross(training, points)  # both are checked
-        near = kernel.similarity(K.T, points, training)
-        near = near if kernel.is_vector else of_seen(kernel, near, points, training)
-        return self._lifted(self.solver.values(K)).T, near
+        if finite:
+            return features_and_support(kernel, X, training)
+        K = kernel._cross(X, training)
+        near = kernel.similarity(K, X, training)
+        return K, near if kernel.is_vector else of_seen(kernel, near, X, training)
 
     def _lifted(self, values: Array) -> Array:
         return self.solver.weigh_own(values) if self.lift is None else self.lift @ values
@@ -215,23 +213,29 @@ def filled(
 
 
 def filled_values(
-    rule: Conditional, X: Points, coefficients: Array, values: Array, prior: Array,
+    rule: Conditional, X: Points, coefficients: Array, given: Callable[[], tuple[Array, Array]],
     normalize: bool = False, literal: bool = False,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,)."""
+    """Return E[values] (m, k) under :func:`filled` answers, and how much is filled in (m,).
+
+    ``given`` says the values (n, k) and the prior's weights (n,), where they are needed.
+    """
     found, near = rule.supported(coefficients, X)
     found, mass = found[:, :-1], found[:, -1]
     raw, share = found, 0.0 * near
+    out = _no_rows if literal else outside(rule, near)
+    if not len(out) and not normalize:
+        return found, share
+    values, prior = given()
     if normalize:
         found, share = divided(found, mass, prior @ values)
-    out = _no_rows if literal else outside(rule, near)
     if not len(out):
         return found, share
     xp, rows, shares = namespace(found), [], []
     plain = out[_plain(rule, take(X, out), take(mass, out))]
     if len(plain):  # no weights are needed
-        given = take(raw, plain), take(near, plain)
-        new, _, own = fill(rule, *given, prior @ values, normalize, take(mass, plain))
+        both = take(raw, plain), take(near, plain)
+        new, _, own = fill(rule, *both, prior @ values, normalize, take(mass, plain))
         found, share = replaced(found, new, plain), replaced(share, own, plain)
         out = np.setdiff1d(out, plain)
     if not len(out):

@@ -89,6 +89,16 @@ def nearest_similarity(kernel: Kernel, X: Points, training: Points) -> Array:
     return of_seen(kernel, namespace(*parts).concat(parts), X, whole)
 
 
+def features_and_support(kernel: Kernel, X: Points, training: Points) -> tuple[Array, Array]:
+    """Features (m, r) and supports (m,) of checked points; of landmarks one matrix gives both."""
+    anchored = kernel.anchored(X)
+    if anchored is None:
+        return kernel.features(X), nearest_similarity(kernel, X, training)
+    Phi, K = anchored
+    near, exact = kernel.exact.similarity(K.T, X, kernel.anchors(training)), kernel.exact
+    return Phi.T, near if exact.is_vector else of_seen(exact, near, X, training)
+
+
 def of_seen(kernel: Kernel, support: Array, X: Points, training: Points) -> Array:
     """Supports (m,) of points X, zero for those with a category that no training point has."""
     for (_, part, x), (_, _, known) in zip(*map(kernel.split, (X, training)), strict=True):
