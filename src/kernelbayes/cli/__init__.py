@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from kernelbayes import __version__
-from kernelbayes.cli import analyse, choose, graph, show, state_space
+from kernelbayes.cli import analyse, choose, show, state_space
 from kernelbayes.cli.errors import InputError, Parser
 
 
@@ -61,7 +61,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
-    for part in (analyse, state_space, choose, graph, show):
+    for part in (analyse, state_space, choose, show):
         for add in part.COMMANDS:
             add(commands)
     return parser

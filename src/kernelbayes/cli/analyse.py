@@ -1,4 +1,4 @@
-"""``posterior``, ``infer``, ``test`` and ``drift``, for tables of independent rows."""
+"""``posterior``, ``infer``, ``test``, ``drift`` and ``graph``, for tables of independent rows."""
 
 import argparse
 import runpy
@@ -13,8 +13,10 @@ from kernelbayes.cli import common, errors, sheets
 from kernelbayes.cli.errors import InputError
 from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.graphs import KernelBeliefPropagation
 from kernelbayes.likelihood_free.infer import infer
 from kernelbayes.likelihood_free.model import LikelihoodFree
+from kernelbayes.objects import blanks
 from kernelbayes.select.calibration import calibrate
 from kernelbayes.select.tuning import tune
 
@@ -23,14 +25,13 @@ def add_posterior(commands: Any) -> None:
     """Add ``kernelbayes posterior``."""
     command = common.add_command(
         commands,
-        "posterior",
+        _posterior,
         "posterior of hidden columns given observed ones, learned from a table of both",
         "kernelbayes posterior train.csv --x height,weight --z age --new people.csv",
     )
     common.add_model(command)
     text = "table of draws of z (default: the training z)"
     command.add_argument("--prior", type=Path, metavar="FILE", help=text)
-    command.set_defaults(run=_posterior)
 
 
 def _posterior(arguments: argparse.Namespace) -> None:
@@ -80,7 +81,7 @@ def add_infer(commands: Any) -> None:
     """Add ``kernelbayes infer``."""
     command = common.add_command(
         commands,
-        "infer",
+        _infer,
         "posterior of the parameters of a simulator, given data",
         "kernelbayes infer model.py --observed data.csv -n 1000",
     )
@@ -98,7 +99,6 @@ def add_infer(commands: Any) -> None:
     add("--rounds", type=errors.rounds, default=1, metavar="N", help=text)
     add("--draws", type=errors.positive, metavar="N", help="write draws instead of a summary")
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
-    command.set_defaults(run=_infer)
 
 
 def _infer(arguments: argparse.Namespace) -> None:
@@ -151,9 +151,10 @@ def _one(x: Any, path: Path) -> Any:
 
 def _problem(path: Path) -> dict[str, Any]:
     try:
-        found = runpy.run_path(str(path))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        with errors.told("read", path):
+            found = runpy.run_path(str(path))
+    except InputError:
+        raise
     except (Exception, SystemExit) as error:
         raise InputError(f"running {path} failed: {type(error).__name__}: {error}") from error
     missing = [name for name in ("simulator", "prior") if name not in found]
@@ -166,7 +167,7 @@ def add_test(commands: Any) -> None:
     """Add ``kernelbayes test``."""
     command = common.add_command(
         commands,
-        "test",
+        _test,
         "two-sample test of two tables, or independence test of columns of one table",
         "kernelbayes test before.csv after.csv    "
         "kernelbayes test table.csv --x dose --y effect --given age",
@@ -179,7 +180,6 @@ def add_test(commands: Any) -> None:
     add("--given", type=errors.names, metavar="COLUMNS", help="test given these columns")
     text = "permutations (default: 1000)"
     add("--permutations", type=errors.positive, default=1000, metavar="B", help=text)
-    command.set_defaults(run=_test)
 
 
 def _test(arguments: argparse.Namespace) -> None:
@@ -189,11 +189,9 @@ def _test(arguments: argparse.Namespace) -> None:
         if arguments.y or arguments.given:
             raise InputError("--y and --given need a single table; two were given")
         columns = arguments.x or list(read[0])
-        samples = [
-            sheets.points(sheet, columns, path)
-            for sheet, path in zip(read, arguments.tables, strict=True)
-        ]
-        name, result = "mmd", mmd_test(samples[0], samples[1], **options)
+        each = zip(read, arguments.tables, strict=True)
+        samples = [sheets.points(sheet, columns, path) for sheet, path in each]
+        name, result = "mmd", mmd_test(*samples, **options)
     elif len(read) == 1 and arguments.x and arguments.y:
         path = arguments.tables[0]
         pair = [sheets.points(read[0], columns, path) for columns in (arguments.x, arguments.y)]
@@ -201,7 +199,7 @@ def _test(arguments: argparse.Namespace) -> None:
             given = sheets.points(read[0], arguments.given, path)
             name, result = "ci", ci_test(pair[0], pair[1], given, **options)
         else:
-            name, result = "hsic", hsic_test(pair[0], pair[1], **options)
+            name, result = "hsic", hsic_test(*pair, **options)
     else:
         raise InputError("give two tables, or one with --x COLUMNS and --y COLUMNS")
     found = {"statistic": float(result.statistic), "pvalue": float(result.pvalue)}
@@ -216,7 +214,7 @@ def add_drift(commands: Any) -> None:
     """Add ``kernelbayes drift``."""
     command = common.add_command(
         commands,
-        "drift",
+        _drift,
         "which columns differ between two tables, with effect sizes and corrected p-values",
         "kernelbayes drift january.csv february.csv --columns age,city",
     )
@@ -225,7 +223,6 @@ def add_drift(commands: Any) -> None:
     add("after", type=Path, metavar="AFTER", help="table with the same columns")
     add("--columns", type=errors.names, metavar="COLUMNS", help="columns (default: all)")
     add("--alpha", type=errors.level, default=0.05, help="significance level (default: 0.05)")
-    command.set_defaults(run=_drift)
 
 
 def _drift(arguments: argparse.Namespace) -> None:
@@ -241,4 +238,69 @@ def _drift(arguments: argparse.Namespace) -> None:
         print(report.verdict, file=sys.stderr)
 
 
-COMMANDS = (add_posterior, add_infer, add_test, add_drift)
+def add_graph(commands: Any) -> None:
+    """Add ``kernelbayes graph``."""
+    command = common.add_command(
+        commands,
+        _graph,
+        "impute the empty cells of a table, each from the other cells of its row",
+        "kernelbayes graph table.csv --edges age-income,income-rent --out filled.csv",
+    )
+    add = command.add_argument
+    add("data", type=Path, metavar="TABLE", help="table to learn from; cells may be empty")
+    add("--new", type=Path, metavar="FILE", help="table to impute (default: TABLE itself)")
+    add(
+        "--edges",
+        type=errors.names,
+        metavar="A-B,B-C",
+        help="which columns to connect (default: a tree, learned from the table)",
+    )
+    add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
+    add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
+
+
+def _graph(arguments: argparse.Namespace) -> None:
+    sheet = sheets.read(arguments.data)
+    data = _nodes(sheets.chosen(sheet, list(sheet), arguments.data))
+    graph = "tree" if arguments.edges is None else [_edge(e, data) for e in arguments.edges]
+    used = list(data) if graph == "tree" else list(dict.fromkeys(n for e in graph for n in e))
+    model = KernelBeliefPropagation(graph, rank=arguments.rank, rng=arguments.seed)
+    model.fit({name: data[name] for name in used})
+    path = arguments.new or arguments.data
+    new = _nodes(sheets.chosen(sheets.read(path), used, path))
+    beliefs = model.query(evidence=new)
+    found: sheets.Sheet = {}
+    for name, given in new.items():
+        belief, empty = beliefs[name], blanks(given)
+        if given.dtype.kind == "f":
+            mean, ends = to_numpy(belief.mean())[:, 0], to_numpy(belief.interval(arguments.level))
+            columns = {"": mean, "_low": ends[:, 0, 0], "_high": ends[:, 0, 1]}
+            found |= {name + end: np.where(empty, values, given) for end, values in columns.items()}
+        else:
+            found[name] = np.where(empty, np.asarray(belief.mode()).ravel(), given)
+    holes = [name for name, given in new.items() if any(blanks(given))]
+    if arguments.report is not None:
+        asked = model.query(holes or list(new), evidence=new)
+        data = {"table": arguments.data, "filled": path, "rows": len(next(iter(new.values())))}
+        common.page(arguments, asked, data, model=model, level=arguments.level)
+    sheets.write(found, arguments.out)
+
+
+def _nodes(sheet: sheets.Sheet) -> dict[str, Any]:
+    """Columns as nodes: numbers with NaN, or categories with None, where cells are empty."""
+    return {
+        name: column.astype(float)
+        if column.dtype.kind in "fiub"
+        else np.array([str(text) or None for text in column], dtype=object)
+        for name, column in sheet.items()
+    }
+
+
+def _edge(text: str, data: dict[str, Any]) -> tuple[str, str]:
+    ends = text.split("-")
+    if len(ends) != 2 or any(end not in data for end in ends):
+        raise InputError(f"an edge joins two columns, A-B, got {text!r}; columns: {list(data)}")
+    return ends[0], ends[1]
+
+
+COMMANDS = (add_posterior, add_infer, add_test, add_drift, add_graph)

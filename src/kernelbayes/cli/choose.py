@@ -14,7 +14,7 @@ def add_tune(commands: Any) -> None:
     """Add ``kernelbayes tune``."""
     command = add_command(
         commands,
-        "tune",
+        _tune,
         "choose kernels and ridges by cross-validation; print the settings that were tried",
         "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
         "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
@@ -29,7 +29,7 @@ def add_tune(commands: Any) -> None:
     add("--u", type=errors.names, metavar="COLUMNS", help="controls of a filter, comma-separated")
     add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
     add("--save", type=Path, metavar="FILE", help="write the tuned model to this file")
-    command.set_defaults(run=_tune, tune=True)
+    command.set_defaults(tune=True)
 
 
 def _tune(arguments: argparse.Namespace) -> None:

@@ -16,16 +16,17 @@ from kernelbayes.report import report
 
 
 def add_command(
-    commands: Any, name: str, text: str, example: str, kinds: tuple[str, ...] = (".csv", ".parquet")
+    commands: Any, run: Any, text: str, example: str, kinds: tuple[str, ...] = (".csv", ".parquet")
 ) -> Any:
-    """Add a command with a description, an example and the common options."""
+    """Add the command of a function, with a description, an example and the common options."""
     command = commands.add_parser(
-        name,
+        run.__name__.removeprefix("_"),
         help=text[0].lower() + text[1:],
         description=f"{text[0].upper()}{text[1:]}.",
         epilog=f"example: {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    command.set_defaults(run=run)
     add = command.add_argument
     add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
     where = f"write the result to this file, {' or '.join(kinds)} (default: print it)"
@@ -51,10 +52,8 @@ def add_model(command: Any) -> None:
 
 def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, Any]]:
     """Model from a file, and the columns it was fitted on."""
-    try:
+    with errors.told("read", arguments.model):
         found = load(arguments.model)
-    except OSError as error:
-        raise InputError(f"cannot read {arguments.model}: {error.strerror or error}") from error
     if isinstance(found, kind):
         raise InputError(f"{arguments.model} was not written by this command; it has no columns")
     if not (isinstance(found, dict) and isinstance(found.get("model"), kind)):
@@ -65,11 +64,8 @@ def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, An
 def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
     """Write the model, if requested."""
     if arguments.save is not None:
-        try:
+        with errors.told("write", arguments.save):
             save({"model": model, "columns": columns}, arguments.save)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(f"cannot write {arguments.save}: {reason}") from error
 
 
 def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **what: Any) -> None:
@@ -77,11 +73,8 @@ def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **wha
     if arguments.report is None:
         return
     told = {title: value for title, value in data.items() if value is not None}
-    try:
+    with errors.told("write", arguments.report):
         report(result, arguments.report, data=told, code=arguments.told, **what)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot write {arguments.report}: {reason}") from error
 
 
 # Roles of the columns of a model, in words.

@@ -1,13 +1,25 @@
 """Errors that the user can fix, and readers of arguments."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NoReturn
 
 
 class InputError(Exception):
     """An error that the user can fix."""
+
+
+@contextmanager
+def told(what: str, path: Path) -> Iterator[None]:
+    """Say which file the system does not let us read or write, and why."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot {what} {path}: {error.strerror or error}") from error
 
 
 class Parser(argparse.ArgumentParser):

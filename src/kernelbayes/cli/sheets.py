@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.cli.errors import InputError
+from kernelbayes.cli.errors import InputError, told
 
 # A table: columns of numbers (NaN where empty) or of strings, by name, all of one length.
 Sheet = dict[str, npt.NDArray[Any]]
@@ -25,9 +25,8 @@ def read(path: Path) -> Sheet:
     if kind not in (".csv", ".parquet"):
         raise InputError(f"{path}: unknown file type {kind!r}; use .csv or .parquet")
     try:
-        sheet = _read_csv(path) if kind == ".csv" else _read_parquet(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        with told("read", path):
+            sheet = _read_csv(path) if kind == ".csv" else _read_parquet(path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file in UTF-8") from error
     if not sheet or not len(next(iter(sheet.values()))):
@@ -108,7 +107,9 @@ def write(sheet: Mapping[str, Any], out: Path | None) -> None:
     """Write a table to a file, or as CSV to standard output."""
     columns = {name: np.asarray(column) for name, column in sheet.items()}
     if out is not None and out.suffix.lower() == ".parquet":
-        _write_parquet(columns, out)
+        frame = _parquet().DataFrame({name: column.tolist() for name, column in columns.items()})
+        with told("write", out):
+            (frame.write_parquet if hasattr(frame, "write_parquet") else frame.to_parquet)(out)
         return
     with _written(out) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -133,11 +134,8 @@ def _written(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
-    try:
-        with out.open("w", newline="") as file:
-            yield file
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+    with told("write", out), out.open("w", newline="") as file:
+        yield file
 
 
 def _column(sheet: Sheet, name: str, path: Path) -> npt.NDArray[Any]:
@@ -201,12 +199,3 @@ def _read_parquet(path: Path) -> Sheet:
         cells = zip(column.to_list(), empty, strict=True)
         found[name] = _typed(["" if gone else str(cell) for cell, gone in cells])
     return found
-
-
-def _write_parquet(columns: Mapping[str, Any], out: Path) -> None:
-    library = _parquet()
-    frame = library.DataFrame({name: column.tolist() for name, column in columns.items()})
-    try:
-        (frame.write_parquet if hasattr(frame, "write_parquet") else frame.to_parquet)(out)
-    except OSError as error:
-        raise InputError(f"cannot write {out}: {error.strerror or error}") from error

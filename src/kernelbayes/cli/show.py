@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernelbayes.cli.errors import InputError, page, seed
+from kernelbayes.cli.errors import InputError, page, seed, told
 from kernelbayes.demo.story import demo
 
 COPY = Path("kernelbayes-experiments")  # where an installed package runs its experiments
@@ -39,13 +39,9 @@ def _demo(arguments: argparse.Namespace) -> None:
     out: Path = arguments.out
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a directory, but {out} is a file")
-    try:
+    with told("write to", out):
         for line in demo(out, arguments.seed, arguments.report):
             print(line, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
 
 
 def add_reproduce(commands: Any) -> None:
@@ -79,21 +75,19 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         print(f"{'name':16s}{'quick':>9s}{'full':>14s}  what it shows")
         for name, path in scripts.items():
-            told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            times = re.search(r"^Time: quick (.*), full (.*)\.$", told, re.MULTILINE)
+            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            times = re.search(r"^Time: quick (.*), full (.*)\.$", text, re.MULTILINE)
             quick, full = times.groups() if times else ("", "")
-            print(f"{name:16s}{quick:>9s}{full:>14s}  {told.partition(chr(10))[0]}")
+            print(f"{name:16s}{quick:>9s}{full:>14s}  {text.partition(chr(10))[0]}")
         return 0
     if arguments.name not in scripts:
         raise InputError(f"no experiment {arguments.name!r}; choose one of {', '.join(scripts)}")
     script = scripts[arguments.name]
     if given.out is not None or folder == bundle:
         out = given.out or COPY
-        try:
-            results = shutil.ignore_patterns("*.csv", "*.png", "*.md", "*.jsonl", "__pycache__")
+        results = shutil.ignore_patterns("*.csv", "*.png", "*.md", "*.jsonl", "__pycache__")
+        with told("write to", out):
             shutil.copytree(folder, out, ignore=results, dirs_exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot write to {out}: {error.strerror or error}") from error
         script = out / script.relative_to(folder)
     code = subprocess.run([sys.executable, str(script), *options], check=False).returncode
     for made in script.parent.glob("*.*") if script.parents[1] != folder else ():

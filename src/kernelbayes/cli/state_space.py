@@ -23,7 +23,7 @@ def add_filter(commands: Any) -> None:
     """Add ``kernelbayes filter``."""
     command = add_command(
         commands,
-        "filter",
+        _filter,
         "beliefs about hidden states over time, learned from recordings of both",
         "kernelbayes filter walks.csv --x rssi1,rssi2 --z east,north --sequence walk --new new.csv",
     )
@@ -38,7 +38,6 @@ def add_filter(commands: Any) -> None:
     add("--state", type=Path, metavar="FILE", help=text)
     text = "with --follow: serve a live page of the belief, on this machine only"
     add("--serve", type=errors.seed, nargs="?", const=PORT, metavar="PORT", help=text)
-    command.set_defaults(run=_filter)
 
 
 def _filter(arguments: argparse.Namespace) -> None:
