@@ -9,7 +9,7 @@ from kernelbayes.compression.compressed import METHODS, Method, copies, problem
 from kernelbayes.embedding import Embedding
 from kernelbayes.gram import Gram
 from kernelbayes.points import integer, number, option, take
-from kernelbayes.types import Array, Floats, Generator, Ints, Rng
+from kernelbayes.types import Array, Ints, Rng
 
 
 class Resampled(NamedTuple):
@@ -84,18 +84,14 @@ def resample(
         return Resampled(mu, False, 0.0, None)
     task = problem(mu, None, rows, m)
     if method == "multinomial":
-        indices = _multinomial(to_numpy(mu.weights), m, generator)
+        positive = np.maximum(to_numpy(mu.weights), 0.0).astype(np.float64)
+        if not positive.sum() > 0:
+            warn("no weight is positive: multinomial resampling draws from all points alike")
+            positive[:] = 1.0
+        indices: Ints = generator.choice(len(positive), size=m, p=positive / positive.sum())
     else:
         found, w, _ = task.pick(min(m, picks or m), method)
         indices = found[copies(w, m)]
     weights = like(np.full(m, 1.0 / m), mu.weights)
     new = Embedding(take(mu.points, indices), weights, mu.kernel, mu.names)
     return Resampled(new, True, task.squared_error(indices) ** 0.5, indices)
-
-
-def _multinomial(weights: Floats, m: int, rng: Generator) -> Ints:
-    positive = np.maximum(weights, 0.0).astype(np.float64)
-    if not positive.sum() > 0:
-        warn("no weight is positive: multinomial resampling draws from all points alike")
-        positive[:] = 1.0
-    return rng.choice(len(positive), size=m, p=positive / positive.sum())

@@ -71,7 +71,7 @@ def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
     drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
     yield f"It is switched on {SWITCHED_ON} times at unknown places and drives {FRAMES} frames ..."
     beliefs = follow(model, [replace(d, features=features) for d in drives])
-    strange = sum(strange_frames(b) for b in beliefs)
+    strange = sum(int((b.info.prior_share > UNUSUAL).sum()) for b in beliefs if b.info is not None)
     if strange:
         yield f"({strange} of all {SWITCHED_ON * FRAMES} are far from the training frames)"
     nearest = nearest_frames(labelled, k)
@@ -166,11 +166,6 @@ def follow(
         warnings.filterwarnings("ignore", told, NumericalWarning)
         X, wheels = [drive.X for drive in drives], [drive.wheels for drive in drives]
         return list(model.filter(X, wheels, progress=progress))
-
-
-def strange_frames(beliefs: Beliefs) -> int:
-    """Return the number of frames so far from the labelled ones that the prediction fills in."""
-    return 0 if beliefs.info is None else int((beliefs.info.prior_share > UNUSUAL).sum())
 
 
 def last_quarter(labelled: Drive, learned: bool = False) -> tuple[Drive, Drive]:

@@ -1,10 +1,9 @@
 """What files may contain besides plain values: classes of this library, SciPy distributions."""
 
 import dataclasses
-import inspect
 import pkgutil
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -47,13 +46,9 @@ def class_named(name: str) -> type:
     return found
 
 
-def name_of(cls: type) -> str | None:
-    """Name of a class that can be stored; None for others."""
-    return _names().get(cls)
-
-
 @cache
-def _names() -> dict[type, str]:
+def names() -> dict[type, str]:
+    """Names of the classes that can be stored."""
     return {cls: name for name, cls in registry().items()}
 
 
@@ -63,11 +58,6 @@ def stored_fields(cls: type) -> Sequence[str] | None:
         return None
     fields = dataclasses.fields(cls)
     return tuple(f.name for f in fields if f.init or f.default_factory is dataclasses.MISSING)
-
-
-def is_cache(cls: type, name: str) -> bool:
-    """Whether an attribute is a cache that its class computes from the others."""
-    return isinstance(inspect.getattr_static(cls, name, None), cached_property)
 
 
 def frozen_distribution(value: Any) -> tuple[str, Any, Any] | None:

@@ -6,8 +6,9 @@ this library are created, without calling their constructors, and only their att
 """
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from inspect import getattr_static
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
@@ -19,7 +20,7 @@ from scipy.spatial import cKDTree
 from kernelbayes.arrays import quiet, to_numpy
 from kernelbayes.files import known
 from kernelbayes.files.derived import completed, left_out
-from kernelbayes.files.known import KINDS_STORED, Node, name_of, stored_fields
+from kernelbayes.files.known import KINDS_STORED, Node, stored_fields
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.calibration import Pending
@@ -63,12 +64,12 @@ class Encoder:
             return {"slice": self._each((value.start, value.stop, value.step), name)}
         if isinstance(value, np.random.Generator):
             return {"generator": self.encode(value.bit_generator.state, name)}
-        if isinstance(value, MethodType) and name_of(type(value.__self__)):
+        if isinstance(value, MethodType) and type(value.__self__) in known.names():
             return {"method": [self.encode(value.__self__, name), value.__name__]}
         frozen = known.frozen_distribution(value)
         if frozen is not None:
             return {"scipy": self._each(frozen, name)}
-        label = name_of(type(value))
+        label = known.names().get(type(value))
         if label is not None:
             return self._object(value, label)
         if isinstance(value, Mapping):
@@ -110,7 +111,10 @@ class Encoder:
         cls = type(value)
         names = stored_fields(cls)
         if names is None:
-            names = [n for n in getattr(value, "__dict__", {}) if not known.is_cache(cls, n)]
+            own = getattr(value, "__dict__", {})
+            names = [
+                n for n in own if not isinstance(getattr_static(cls, n, None), cached_property)
+            ]
         state = {n: getattr(value, n) for n in names}
         node: dict[str, Node] = {"class": label}
         if "measured" in state:  # keep the error of landmarks, not the points it was measured on
@@ -200,7 +204,7 @@ class Decoder:
     def _method(self, value: list[Node]) -> Any:
         owner, name = self.decode(value[0]), value[1]
         ours = type(owner) in known.registry().values() and not name.startswith("__")
-        if not ours or not isinstance(inspect.getattr_static(type(owner), name), FunctionType):
+        if not ours or not isinstance(getattr_static(type(owner), name), FunctionType):
             _unknown(name)
         return getattr(owner, name)
 
