@@ -72,19 +72,20 @@ def read_graph(graph: GraphLike, templates: Templates | None, isolated: Iterable
     else:
         edges = list(graph)
     edges = [_edge(edge) for edge in edges]
-    owner = {_key(edge): edge for edge in edges}
+    owner = {frozenset(edge): edge for edge in edges}
     if len(owner) < len(edges):
         raise ValueError("an edge is given twice; each pair of nodes has one edge")
     names: list[Hashable] = []
     template: dict[frozenset[Node], int] = {}
     for name, group in groups.items():
         for edge in map(_edge, group):
-            if _key(edge) not in owner:
+            key = frozenset(edge)
+            if key not in owner:
                 raise ValueError(f"{edge!r} of template {name!r} is not an edge of the graph")
-            if _key(edge) in template:
+            if key in template:
                 raise ValueError(f"the edge {edge!r} is in two templates; it can be in only one")
-            owner[_key(edge)] = edge  # a template says which end is the first
-            template[_key(edge)] = len(names)
+            owner[key] = edge  # a template says which end is the first
+            template[key] = len(names)
         names.append(name)
     for key, edge in owner.items():
         if key not in template:
@@ -103,10 +104,6 @@ def _edge(edge: Edge) -> Edge:
     if edge[0] == edge[1]:
         raise ValueError(f"an edge joins two nodes, got {edge!r}")
     return edge[0], edge[1]
-
-
-def _key(edge: Edge) -> frozenset[Node]:
-    return frozenset(edge)
 
 
 def chow_liu(features: Mapping[Node, Floats], present: Mapping[Node, Bools]) -> list[Edge]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kernelbayes.likelihood_free.twosample import ClassifierCheck, LocalCheck
 
 CONTOUR_GRID = 60  # points along each axis of a contour plot: a panel is about 200 pixels wide
+LEVELS = np.linspace(0.0, 1.0, 101)  # of coverage plots: per cent
 PANELS = 12  # columns of a predictive check that get a histogram each: three rows of four
 
 
@@ -73,10 +74,9 @@ def plot_ranks(result: RankCheck, axes: Axes = None, bins: int | None = None) ->
 
 def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
     """Coverage against level: each parameter, the joint regions, and the band of 99 %."""
-    levels, ax = _level_axes(len(result.u), ax)
-    for j, column in enumerate(result.intervals_at(levels).T):
-        ax.plot(levels, column, color=CYCLE[j % len(CYCLE)], lw=1.0, label=result.names[j])
-    ax.plot(levels, result.regions_at(levels), color=NEUTRAL, lw=2.0, label="joint")
+    held = dict(zip(result.names, result.intervals_at(LEVELS).T, strict=True))
+    ax = _coverage(len(result.u), held, ax, lw=1.0)
+    ax.plot(LEVELS, result.regions_at(LEVELS), color=NEUTRAL, lw=2.0, label="joint")
     ax.scatter(result.levels, result.joint, color=NEUTRAL, s=20, zorder=3)
     ax.legend(frameon=False, fontsize="small")
     return ax
@@ -84,31 +84,26 @@ def plot_coverage(result: CoverageCheck, ax: Axes = None) -> Axes:
 
 def plot_levels(reached: Floats, weights: Floats, ax: Axes = None) -> Axes:
     """Coverage against level from the levels (m, d) of intervals that just cover the truth."""
-    levels, ax = _level_axes(round(1.0 / float(np.sum(weights**2))), ax)
-    for j, column in enumerate(reached.T):
-        held = [weights @ (column <= level) for level in levels]
-        ax.plot(levels, held, color=CYCLE[j % len(CYCLE)], lw=2.0, label=f"z{j}")
-    ax.legend(frameon=False, fontsize="small")
-    return ax
+    held = {f"z{j}": weights @ (column[:, None] <= LEVELS) for j, column in enumerate(reached.T)}
+    return _coverage(round(1.0 / float(np.sum(weights**2))), held, ax)
 
 
 def plot_tarp(result: TarpCheck, ax: Axes = None) -> Axes:
     """Draw expected coverage against level, and the band of 99 %."""
-    levels, ax = _level_axes(len(result.ranks), ax)
-    ax.plot(levels, result.coverage_at(levels), color=FIRST, lw=2.0, label="TARP")
-    ax.legend(frameon=False, fontsize="small")
-    return ax
+    return _coverage(len(result.ranks), {"TARP": result.coverage_at(LEVELS)}, ax)
 
 
-def _level_axes(n: int, ax: Axes) -> tuple[Floats, Axes]:
-    """Levels (101,), and axes of coverage against them with the band of n calibrated ones."""
+def _coverage(n: int, held: dict[str, Floats], ax: Axes, lw: float = 2.0) -> Axes:
+    """Draw coverages (101,) by name against ``LEVELS``, and the band of n calibrated ones."""
     ax = subplots(width=5.0, height=5.0) if ax is None else ax
-    levels = np.linspace(0.0, 1.0, 101)
-    low, high = stats.binom.interval(0.99, n, levels)
-    ax.fill_between(levels, low / n, high / n, color=NEUTRAL, alpha=0.15, lw=0, label="99 % band")
+    low, high = stats.binom.interval(0.99, n, LEVELS)
+    ax.fill_between(LEVELS, low / n, high / n, color=NEUTRAL, alpha=0.15, lw=0, label="99 % band")
     ax.plot([0, 1], [0, 1], color=NEUTRAL, lw=0.8)
+    for j, (name, column) in enumerate(held.items()):
+        ax.plot(LEVELS, column, color=CYCLE[j % len(CYCLE)], lw=lw, label=name)
     ax.set(xlabel="level", ylabel="holds the truth", aspect="equal", xlim=(0, 1), ylim=(0, 1))
-    return levels, bare(ax)
+    ax.legend(frameon=False, fontsize="small")
+    return bare(ax)
 
 
 def plot_recovery(result: RecoveryCheck, axes: Axes = None) -> Axes:
