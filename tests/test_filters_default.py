@@ -190,6 +190,11 @@ def test_long_recordings_are_thinned_and_holes_filled():
     steps = sum(len(s.X) for s in some if len(s.X) > 1)
     assert 0.8 * blocks.MOST_STEPS < steps < 1.2 * blocks.MOST_STEPS
     assert sum(len(s.X) == 1 for s in some) == blocks.MOST_PAIRS
+    # What intervals are corrected by has more: about as much as a filter with all rows.
+    more = subsample([long, *pairs], blocks.MOST_EXACT)
+    steps = sum(len(s.X) for s in more if len(s.X) > 1)
+    assert 0.8 * blocks.MOST_EXACT < steps < 1.2 * blocks.MOST_EXACT
+    assert blocks.MOST_PAIRS < sum(len(s.X) == 1 for s in more) < 1000
     holes = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 4.0]])
     (found,) = whole_rows([Part(holes, np.zeros((3, 1)), None)])
     np.testing.assert_array_equal(found.X, [[1.0, 4.0], [np.nan, np.nan], [3.0, 4.0]])

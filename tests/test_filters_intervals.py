@@ -8,7 +8,7 @@ import pytest
 import kernelbayes as kb
 from kernelbayes.filters.choose.blocks import blocks_of, left_out, plain_copy, with_truth
 from kernelbayes.filters.choose.holdout import calibrated, outside, training_parts
-from kernelbayes.filters.loop import filtered
+from kernelbayes.filters.loop import filtered, smooth_all
 from kernelbayes.filters.smooth import Smoothing
 
 GIVEN = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-3, "rank": 60, "rng": 0}
@@ -93,6 +93,24 @@ def test_holes_stay_holes_in_the_blocks():
     found = left_out(plain_copy(model, {}), blocks)
     wanted = calibrated(with_truth([filtered(b.model, b.runs) for b in found], found))
     np.testing.assert_allclose(model.calibration_.pit, wanted.pit, rtol=0.0, atol=1e-9)
+
+
+def test_intervals_rest_on_filters_that_know_as_much_as_the_one_asked():
+    rng = np.random.default_rng(4)
+    parts = [walking(rng, 15) for _ in range(110)]  # more steps than a race has
+    xs, zs = map(list, zip(*parts, strict=True))
+    model = kb.KernelBayesFilter(*KERNELS, **GIVEN, intervals="calibrated").fit(xs, zs)
+    blocks = blocks_of(model, training_parts(model), fill=False)
+    assert sum(len(s.X) for block in blocks for s in block) == 110 * 15
+    assert len(blocks_of(model, training_parts(model))[0]) < len(blocks[0])
+    wide = kb.KernelBayesFilter(*KERNELS, **(GIVEN | {"rank": None}))
+    assert [plain_copy(wide, {}, low).rank for low in (False, True)] == [300, 100]
+    assert [plain_copy(model, {}, low).rank for low in (False, True)] == [60, 60]
+    # The correction of smoothed beliefs is that of filters of this rank, not of the search's.
+    how = model._smoothing(warn=False)
+    found = left_out(plain_copy(model, {}).set_params(back_ridge=how.ridge), blocks)
+    wanted = calibrated(with_truth([smooth_all(b.model, b.runs) for b in found], found))
+    np.testing.assert_allclose(how.calibration.pit, wanted.pit, rtol=0.0, atol=1e-9)
 
 
 def test_a_filter_with_no_argument_says_what_it_corrects(chosen):

@@ -30,7 +30,7 @@ from kernelbayes import herding
 from kernelbayes.arrays import as_doubles, like, quiet
 from kernelbayes.filters.choose.default import judge_states
 from kernelbayes.filters.choose.holdout import learn, training_parts
-from kernelbayes.filters.choose.smoothing import chosen_smoothing
+from kernelbayes.filters.choose.smoothing import smoothing_of
 from kernelbayes.filters.model import Dynamics, Observations, inverse_ridge
 from kernelbayes.filters.moves import ratio_of
 from kernelbayes.filters.sequences import Part, each_in_order, read
@@ -112,7 +112,7 @@ def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
     small.X_, small.Z_ = take(model.X_, picks), take(model.Z_, picks)
     small.known_ = None if model.known_ is None else model.known_[picks]
     small.lengths_, small.controls_ = (1,) * len(picks), None  # pairs, no sequences
-    small.smoothing_ = replace(chosen_smoothing(model), ahead=None)
+    small.smoothing_ = replace(smoothing_of(model, told=False), ahead=None)
     small.observations_ = _observations(model.observations_, picks, _sums(model, picks))
     ratio = ratio_of(small)
     dynamics = _dynamics(model.dynamics_, picks)

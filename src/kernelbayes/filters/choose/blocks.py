@@ -38,6 +38,10 @@ LEAST_STEPS = 20
 # Pairs of candidates at most, in sequences and without transitions, and their rank r: an update
 # takes n r^2 operations, here some 10^7, about a millisecond.
 MOST_STEPS, MOST_PAIRS, RACE_RANK = 1200, 400, 100
+# More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
+# and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
+# race uses, a judgement and not a measurement. What is left out to correct intervals has both.
+MOST_EXACT, LARGE_RANK = 2000, 300
 # Pieces that long sequences are cut into, of which some are kept: a little longer than the shortest
 # stretch that is judged (SHORTEST).
 PIECE = 60
@@ -54,10 +58,10 @@ class Block(NamedTuple):
 def blocks_of(model: KernelBayesFilter, parts: list[Part], fill: bool = True) -> list[list[Part]]:
     """Sequences in blocks of time; a ValueError where nothing can be left out.
 
-    With ``fill``, holes of observations are filled, which is enough to compare candidates. Beliefs
-    with and without holes differ, so that intervals and smoothing need them as they are.
+    With ``fill``, holes are filled and few steps kept, which is enough to compare candidates.
+    Errors of beliefs, which intervals and smoothing rest on, differ with holes and with fewer data.
     """
-    some = whole_rows(subsample(parts)) if fill else subsample(parts)
+    some = whole_rows(subsample(parts)) if fill else subsample(parts, MOST_EXACT)
     X, Z = [s.X for s in some], [s.Z for s in some]
     groups = cut(X, Z, controls_of(some), LEFT_OUT_BLOCKS, model)
     if sum(count(s.X) for s in some if count(s.X) > 1) < LEAST_STEPS:
@@ -88,9 +92,12 @@ def left_out(blank: Filter, groups: list[list[Part]]) -> list[Block]:
     return found
 
 
-def plain_copy(model: KernelBayesFilter, chosen: dict[str, object]) -> KernelBayesFilter:
-    """Return an unfitted filter with these arguments, of a low rank, that calibrates nothing."""
-    rank = min(RACE_RANK, model.rank or RACE_RANK)
+def plain_copy(
+    model: KernelBayesFilter, chosen: dict[str, object], low: bool = False
+) -> KernelBayesFilter:
+    """Return an unfitted filter with these arguments, of ``low`` rank, that calibrates nothing."""
+    most = RACE_RANK if low else LARGE_RANK
+    rank = min(most, model.rank or most)
     blank: KernelBayesFilter = clone(model).set_params(**chosen)
     blank.set_params(rank=rank, rng=0, intervals="plain")
     return blank
@@ -110,17 +117,16 @@ def on_a_line(kernel: Kernel, Z: Points) -> bool:
     return kernel.is_vector and not any(kernel.periods(np.shape(Z)[1] if np.ndim(Z) > 1 else 1))
 
 
-def subsample(parts: list[Part]) -> list[Part]:
+def subsample(parts: list[Part], most: int = MOST_STEPS) -> list[Part]:
     """Pieces of the sequences, evenly spread, and some of the pairs without transitions."""
     long = [s for s in parts if count(s.X) > 1]
     pairs = [s for s in parts if count(s.X) == 1]
-    if len(pairs) > MOST_PAIRS:
-        kept = np.sort(np.random.default_rng(0).permutation(len(pairs))[:MOST_PAIRS])
-        pairs = [pairs[i] for i in kept]
+    kept = np.random.default_rng(0).permutation(len(pairs))[: MOST_PAIRS * most // MOST_STEPS]
+    pairs = [pairs[i] for i in np.sort(kept)]
     steps = sum(count(s.X) for s in long)
-    if steps > MOST_STEPS:
+    if steps > most:
         pieces = [piece for s in long for piece in pieces_of(s, max(1, count(s.X) // PIECE))]
-        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * MOST_STEPS / steps))
+        number = max(LEFT_OUT_BLOCKS, round(len(pieces) * most / steps))
         kept = np.unique(np.linspace(0, len(pieces) - 1, number).round().astype(int))
         long = [pieces[i] for i in kept]
     return long + pairs

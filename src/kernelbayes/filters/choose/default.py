@@ -36,6 +36,8 @@ from array_api_compat import is_array_api_obj
 from kernelbayes.arrays import as_vectors, quiet, to_numpy
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.choose.blocks import (
+    LARGE_RANK,
+    MOST_EXACT,
     RACE_RANK,
     TURNS,
     blocks_of,
@@ -80,10 +82,6 @@ WIDTH_X, WIDTH_Z, MIDDLE_RIDGE, MIDDLE_PRIOR = 0.5, 0.25, 1e-2, 1e-4
 FINALISTS = 3
 # Steps ahead that predictions are scored at: the length of an outage, by judgement.
 AHEAD = 3
-# More rows than this get a low rank: the cost of an exact update grows like the cube of the rows,
-# and is tens of milliseconds at 2000 (benchmarks/run.py filters). The rank is three times what the
-# race uses, a judgement and not a measurement.
-MOST_EXACT, LARGE_RANK = 2000, 300
 # Values of a column below the first and above the last of these quantiles count as those: one in a
 # hundred may be an outlier, as everywhere (OUTLYING of rules/support.py).
 INNER = (0.005, 0.995)

@@ -39,8 +39,16 @@ BACK_RANGE = (3e-5, 10.0)
 
 
 def smoothing_of(model: KernelBayesFilter, told: bool) -> Smoothing:
-    """Return how a fitted filter smooths; with a warning where the backward step gains nothing."""
-    found = chosen_smoothing(model)
+    """Return how a fitted filter smooths, chosen when it is first needed and kept.
+
+    If it is to be told, with a warning where the backward step gains nothing.
+    """
+    given, found = model.back_ridge, model.smoothing_
+    if not isinstance(given, str) and model.calibration_ is None:
+        return Smoothing(float(given))
+    if found is None or (not isinstance(given, str) and found.ridge != given):
+        with quiet():  # about blocks that the user has not asked about
+            found = model.smoothing_ = choose_smoothing(model, training_parts(model))
     if told and not found.gains:
         warn(
             "smoothing gains nothing here: on blocks left out its loss is "
@@ -50,23 +58,11 @@ def smoothing_of(model: KernelBayesFilter, told: bool) -> Smoothing:
     return found
 
 
-def chosen_smoothing(model: KernelBayesFilter) -> Smoothing:
-    """Return how a fitted filter smooths, chosen when it is first needed and kept."""
-    given = model.back_ridge
-    if not isinstance(given, str) and model.calibration_ is None:
-        return Smoothing(float(given))
-    known = model.smoothing_
-    if known is None or (not isinstance(given, str) and known.ridge != given):
-        with quiet():  # about blocks that the user has not asked about
-            known = model.smoothing_ = choose_smoothing(model, training_parts(model))
-    return known
-
-
 def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     """Ridge with the least loss of smoothing blocks that the filter has not learned from."""
     free = isinstance(model.back_ridge, str)
     first = FIRST_BACK if free else float(model.back_ridge)
-    blank = plain_copy(model, model.choice_.arguments).set_params(back_ridge=first)
+    blank = plain_copy(model, model.choice_.arguments, low=True).set_params(back_ridge=first)
     try:
         groups = blocks_of(model, parts, fill=False)
         blocks = left_out(blank, groups)
@@ -77,7 +73,6 @@ def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
     def smoothed(ridge: float) -> list[list[Beliefs]]:
         return [smooth_all(b.model.set_params(back_ridge=ridge), b.runs) for b in blocks]
 
-    before = [filtered(b.model, b.runs) for b in blocks]
     best, least = first, _mean(judge, smoothed(first), blocks)
     for factor in (1.0 / BACK_FACTOR, BACK_FACTOR) if free else ():
         moved = False
@@ -88,12 +83,13 @@ def choose_smoothing(model: KernelBayesFilter, parts: list[Part]) -> Smoothing:
             best, least, moved = best * factor, new, True
         if moved:
             break
+    before = [filtered(b.model, b.runs) for b in blocks]
     without = _mean(judge, before, blocks) if free else float("nan")  # what is given is kept
     found = Smoothing(best, least, without, ahead=_ahead(model, parts, groups) if free else None)
-    if model.calibration_ is None:
-        return found
-    answered = smoothed(best) if found.gains else before
-    return replace(found, calibration=calibrated(with_truth(answered, blocks)))
+    if model.calibration_ is None or not found.gains:
+        return replace(found, calibration=model.calibration_)
+    blocks = left_out(plain_copy(model, model.choice_.arguments), groups)
+    return replace(found, calibration=calibrated(with_truth(smoothed(best), blocks)))
 
 
 def _ahead(
