@@ -38,6 +38,7 @@ ENOUGH_ESS = 800.0  # effective draws: moments are known to 1 / sqrt(800), 4 % o
 DRAWS, ROUNDS, QUICK_DRAWS, QUICK_ROUNDS = 800, 5, 400, 2
 # If fewer effective draws of a prior without a density are left, so many of them are smoothed.
 ENOUGH_PRIOR, SMOOTHED_DRAWS = 100.0, 2000
+TIED = 1e-5  # logs of densities closer than this are equal but for the rounding of singles
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ class Likelihood:
                 logs.append(here - drawn.log_evidence(tempers, weight))
                 above += drawn.priors - prior
             shares = softmax(weights + (tempers[:, None] - 1.0) * likely, axis=1)
-            higher = np.where(above == 0, 0.5, above > 0)  # ties count half
+            higher = np.where(np.abs(above) < TIED, 0.5, above > 0)  # ties count half
             ranks.append(np.einsum("ij,ij->i", shares, higher))
         return np.array(logs).reshape(-1, len(tempers)), np.array(ranks)
 
