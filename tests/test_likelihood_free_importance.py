@@ -53,7 +53,8 @@ def test_importance_sampling_of_a_normal_posterior(m, rounds):
     assert mean == pytest.approx(1.2, abs=4 * np.sqrt(0.2 / ess))
     evidence = stats.norm.logpdf(1.5, 0, np.sqrt(1.25))
     assert found.log_evidence() == pytest.approx(evidence, abs=4 / np.sqrt(ess))
-    average = found.log_evidence() - np.log(found.proposals.drawn)
+    drawn = found.proposals.from_prior + sum(m for _, m in found.proposals.parts)
+    average = found.log_evidence() - np.log(drawn)
     one_more = found.log_evidence(np.ones(1), average)
     assert one_more == pytest.approx(found.log_evidence())  # a point of average weight
     # The likelihood N(1.5; theta, 1/4) to the power 1/2 is N(1.5; theta, 1/2) times a constant.

@@ -46,6 +46,7 @@ NEIGHBOURS, LOCAL_DIMENSIONS = 10, 6
 LOOKED_AT, LEAST_LOG = 100, -1e3
 # The lightest points are dropped up to this mass, less than the error of a thousand draws.
 NEGLIGIBLE_MASS = 1e-3
+CACHED_ENTRIES = 2**17  # a megabyte: what is made of them one after the other stays in the cache
 # Draws that estimate the share of the smoothed density within a support: its error is at
 # most 1 / sqrt(4 * 2000), about 1 %.
 SUPPORT_DRAWS = 2000
@@ -199,22 +200,26 @@ class Smoothed:
 
     def log_density(self, T: Floats) -> Floats:
         """Log density (m,) at T (m, d): a density in the continuous, a mass in the others."""
-        used = self.weights > 0
-        queries = self.whiten(T[:, ~self.discrete])
-        q2 = np.einsum("ij,ij->i", queries, queries)
+        q = self.whiten(T[:, ~self.discrete])
+        q2 = np.einsum("ij,ij->i", q, q)
         if self.shrink == 0 and not np.any(self.discrete):  # all centres are one: a normal density
             return np.asarray(-0.5 * q2 - self.log_volume)
-        h, logs = self._shares[used], np.log(self.weights[used])
-        Z = self.shrink * self.whitened[used]
-        squares, twice = np.einsum("ij,ij->i", Z, Z), -2.0 * Z.T
-        labels, asked = self.points[used][:, self.discrete], T[:, self.discrete]
-        found = np.empty(len(T))
-        for rows in row_blocks(len(T), len(logs)):
-            D = log_terms(queries[rows] @ twice, q2[rows, None], squares, h, logs, Z.shape[1])
+        labels, asked = self.points[self.weights > 0][:, self.discrete], T[:, self.discrete]
+        queries, found = np.column_stack([q, q2, np.ones(len(T))]), np.empty(len(T))
+        for rows in row_blocks(len(T), len(labels), CACHED_ENTRIES):
+            D = queries[rows] @ self._terms
             if labels.shape[1]:
                 D[np.any(asked[rows][:, None] != labels[None], axis=2)] = -np.inf
             found[rows] = log_sum(D)
         return np.asarray(found - self.log_volume)
+
+    @cached_property
+    def _terms(self) -> Floats:
+        """Logs of what points add, but for the volume, are these (c + 2, n) times (q, q^2, 1)."""
+        used = self.weights > 0
+        Z, h = self.shrink * self.whitened[used], self._shares[used]
+        narrow, logs = 1.0 / h**2, np.log(self.weights[used]) - Z.shape[1] * np.log(h)
+        return np.vstack([narrow * Z.T, -0.5 * narrow, logs - 0.5 * narrow * np.sum(Z**2, axis=1)])
 
     def log_own(self) -> Floats:
         """Log of what each point (n,) adds to the density at itself; all are continuous."""

@@ -85,9 +85,11 @@ class Basis:
         return basis, np.vstack([np.eye(q), coefficients[r:]])
 
     def _gaussian(self, U: Floats) -> Floats:
-        D = squared_distances(U, self.landmarks)
-        D *= -0.5 / self.bandwidth**2
-        return np.asarray(np.exp(D, out=D))
+        L, half = self.landmarks, -0.5 / self.bandwidth**2
+        left = np.column_stack([U, np.einsum("ij,ij->i", U, U), np.ones(len(U))])
+        squares = half * np.einsum("ij,ij->i", L, L)
+        D = left @ np.vstack([-2.0 * half * L.T, np.full(len(L), half), squares])
+        return np.asarray(np.exp(np.minimum(D, 0.0, out=D), out=D))
 
     def gradients(self, X: Floats, coefficients: Floats) -> Floats:
         """Average outer product of the gradients in X of ``features @ coefficients``, (p, p)."""

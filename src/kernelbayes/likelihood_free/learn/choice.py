@@ -255,10 +255,8 @@ class _Contest:
         counts = _part(self.task.weights, np.concatenate([left for _, left in folds]))
         powers = TEMPERS if isinstance(learner, Likelihood) else WIDENED
         scores, ranks = found[:, : len(powers)], found[:, len(powers) :]
-        if not ranks.size:
-            best = int(np.argmax(np.average(scores, axis=0, weights=counts)))
-        else:
-            best = _even(scores, ranks, counts)
+        highest = int(np.argmax(np.average(scores, axis=0, weights=counts)))
+        best = _even(scores, ranks, counts) if ranks.size else highest
         temper = replace(trial.candidate, temper=powers[best])
         if np.isfinite(scores[:, best]).all():
             return Trial(temper, -scores[:, best], counts)

@@ -80,9 +80,11 @@ class Likelihood:
         """Points (k, d), weights (k,) and the density or a smoothing, given each of the data."""
         for log_likelihood, found in self._drawn(data, rng, quick):
             if isinstance(found, Weighted):
-                sample = heaviest(found.points, found.weights)
                 forward, s = log_likelihood.args
-                yield *sample, Density(self, forward, s, float(found.log_evidence()[0]))
+                total, joint = float(found.log_evidence()[0]), found.likelihoods + found.priors
+                both, weights = heaviest(np.column_stack([found.points, joint]), found.weights)
+                density = Density(self, forward, s, total, both[:, -1] - total)
+                yield both[:, :-1], weights, density
             else:
                 yield *found, self.variant.smoothing
 
@@ -194,11 +196,6 @@ class Proposals:
     parts: tuple[tuple[Smoothed, int], ...] = ()
     from_prior: int = 0
 
-    @property
-    def drawn(self) -> int:
-        """Number of draws."""
-        return self.from_prior + sum(m for _, m in self.parts)
-
     def log_counts(self, T: Floats, log_prior: Floats) -> Floats:
         """Log of draws per volume (k,) at T (k, d), where the prior has these log densities."""
         found = np.log(self.from_prior) + log_prior
@@ -233,7 +230,7 @@ class Weighted:
         total = logsumexp(self.logs + powers * self.likelihoods, axis=1)
         if log_weights is None:
             return np.asarray(total)
-        drawn = self.proposals.drawn
+        drawn = self.proposals.from_prior + sum(m for _, m in self.proposals.parts)
         return np.asarray(np.logaddexp(total, log_weights) + np.log(drawn / (drawn + 1)))
 
 

@@ -14,6 +14,7 @@ simulations came from, so any prior may follow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -135,27 +136,23 @@ class Spread:
 
     def __call__(self, P: Floats, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
         """Standardised residuals (m, k, p) at new parameters (m, d), and log volumes (m,)."""
-        if kind == "same":
-            return residuals, np.zeros(len(P))
-        ties = None if kind == "scaled" or self.products is None else self.products(P)
-        return self._standardised(residuals, self.logs(P), ties)
+        return self._standardised(residuals, kind, lambda fit: fit(P))
 
     def left_out(self, residuals: Floats, kind: str) -> tuple[Floats, Floats]:
         """Standardised residuals (n, k, p) of the simulations, and log volumes (n,)."""
-        if kind == "same":
-            return residuals, np.zeros(len(residuals))
-        ties = None if kind == "scaled" or self.products is None else self.products.left_out
-        return self._standardised(residuals, self.logs.left_out, ties)
+        return self._standardised(residuals, kind, lambda fit: fit.left_out)
 
     def _standardised(
-        self, residuals: Floats, logs: Floats, ties: Floats | None
+        self, residuals: Floats, kind: str, predicted: Callable[[Regression], Floats]
     ) -> tuple[Floats, Floats]:
-        sigma = deviation(logs) * self.size
+        if kind == "same":
+            return residuals, np.zeros(len(residuals))
+        sigma = deviation(predicted(self.logs)) * self.size
         volumes = np.sum(np.log(sigma), axis=1)
         residuals = residuals / sigma[:, None]
-        if ties is None:
+        if kind == "scaled" or self.products is None:
             return residuals, volumes
-        p = residuals.shape[2]
+        ties, p = predicted(self.products), residuals.shape[2]
         i, j = np.triu_indices(p, 1)
         R = np.zeros((len(ties), p, p))
         R[:, i, j] = R[:, j, i] = ties

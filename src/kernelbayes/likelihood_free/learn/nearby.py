@@ -186,11 +186,11 @@ class Density:
     forward: Any
     s: Floats
     log_evidence: float
+    known: Floats | None = None  # log densities (k,) of the sample that is drawn from
 
     def log_density(self, P: Floats) -> Floats:
         """Log density (k,) at coordinates (k, d)."""
-        logs: Floats = self.learner.log_joint(self.forward, self.s, P)
-        return logs - self.log_evidence
+        return np.asarray(self.learner.log_joint(self.forward, self.s, P) - self.log_evidence)
 
     def draw(self, m: int, sample: Sample, rng: np.random.Generator) -> Floats:
         """Draws (m, d): points of a weighted sample, then moved by Metropolis steps.
@@ -200,9 +200,11 @@ class Density:
         """
         (points, weights), d = sample, sample[0].shape[1]
         shares = (rng.uniform() + rng.permutation(m)) / m
-        T = points[np.searchsorted(np.cumsum(weights)[:-1], shares)]
+        rows = np.searchsorted(np.cumsum(weights)[:-1], shares)
+        T = points[rows]
         proposal = proposal_of(points, weights, np.zeros(d, dtype=bool), rng)[0]
-        logs, chances, anew = self.log_density(T), proposal.log_density(T), True
+        logs = self.log_density(T) if self.known is None else self.known[rows]
+        chances, anew = proposal.log_density(T), True
         for _ in range(STEPS_OF_DRAWS):
             if anew:
                 there = proposal.draw(m, rng)
@@ -210,10 +212,8 @@ class Density:
                 first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
                 length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
                 there = T + length * (first - second)
-            higher, other = (
-                self.log_density(there),
-                proposal.log_density(there) if anew else chances,
-            )
+            higher = self.log_density(there)
+            other = proposal.log_density(there) if anew else chances
             odds = higher - logs + chances - other  # -inf outside of the support
             taken = np.log(rng.uniform(size=m)) < odds
             T, logs = np.where(taken[:, None], there, T), np.where(taken, higher, logs)
