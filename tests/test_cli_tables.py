@@ -72,6 +72,13 @@ def test_hidden_categories(pairs, capsys):
     np.testing.assert_allclose(numbers(printed, "kind_n") + numbers(printed, "kind_p"), 1.0)
 
 
+def test_only_columns_with_empty_cells_are_named(tmp_path, capsys):
+    full, holed = ["p", "n", "p"], ["u", "", "v"]
+    train = written(tmp_path / "t.csv", full=full, holed=holed, z=[0.0, 1.0, 2.0])
+    assert main(["posterior", train, "--x", "full,holed", "--z", "z", "--new", train]) == 2
+    assert capsys.readouterr().err.strip().endswith("have empty cells: holed")
+
+
 @pytest.mark.parametrize("library", ["polars", "pandas"])
 def test_parquet_in_and_out(library, pairs, capsys, tmp_path, monkeypatch):
     polars = pytest.importorskip("polars")

@@ -132,3 +132,12 @@ def test_mixed_kinds_are_refused():
         cme(Z)
     with pytest.raises(TypeError, match="one kind"):
         kb.bayes_rule(cme, U)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_halves_are_read_as_singles(half):
+    x, rule = torch.linspace(-2.0, 2.0, 60).to(half), kb.KernelBayesRule(ridge=0.01)
+    expected = rule.fit(x.float(), x.float()).predict(x.float()[:5])
+    found = rule.fit(x, x).predict(x[:5])
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)

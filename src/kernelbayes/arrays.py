@@ -227,8 +227,8 @@ def as_real(X: ArrayLike, name: str = "X") -> Array:
         raise TypeError(f"{name} must be real, got {X.dtype}")
     if not xp.isdtype(X.dtype, "real floating"):
         X = xp.astype(X, xp.asarray(1.0).dtype)
-    if isinstance(X, np.ndarray) and X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64 if X.dtype.itemsize > 4 else np.float32)
+    if X.dtype not in (xp.float32, xp.float64):  # halves cannot be factorised
+        X = xp.astype(X, xp.float64 if X.dtype.itemsize > 4 else xp.float32)
     return X
 
 

@@ -75,8 +75,8 @@ def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = Fal
     words = texts(found)
     if not words:
         return numbers(sheet, columns, path, missing)
-    if any(not str(text).strip() for name in words for text in found[name]):
-        raise InputError(f"{path}: columns of categories have empty cells: {', '.join(words)}")
+    if holes := [name for name in words if not all(str(text).strip() for text in found[name])]:
+        raise InputError(f"{path}: columns of categories have empty cells: {', '.join(holes)}")
     if len(columns) == 1:
         return found[columns[0]].astype(str)
     try:
