@@ -6,17 +6,21 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.filters.encode.track import TRANSITIONS, learn_track
+from kernelbayes.filters.encode.track import TRANSITIONS, driving, learn_track
 
 LENGTHS = [150, 90]
+NOTHING = np.zeros((sum(LENGTHS), 0))  # drives these
 
 
-def oscillating(rng, length):
-    """Position and velocity of a noisy oscillator; six sensors that saturate."""
+def oscillating(rng, length, push=None):
+    """Position and velocity of a noisy oscillator, which may be pushed; six sensors that saturate.
+
+    Row t of the pushes acts on the way into step t.
+    """
     A = 0.99 * np.array([[np.cos(0.2), np.sin(0.2)], [-np.sin(0.2), np.cos(0.2)]])
     z = np.zeros((length, 2))
     for t in range(1, length):
-        z[t] = A @ z[t - 1] + 0.2 * rng.normal(size=2)
+        z[t] = A @ z[t - 1] + 0.2 * rng.normal(size=2) + (0.0 if push is None else push[t])
     slopes = np.random.default_rng(5).normal(size=(2, 6))
     return z, np.tanh(z @ slopes) + 1.5 * rng.normal(size=(length, 6))
 
@@ -24,19 +28,31 @@ def oscillating(rng, length):
 def learned(seed=0):
     rng = np.random.default_rng(seed)
     z, x = (np.concatenate(a) for a in zip(*(oscillating(rng, n) for n in LENGTHS), strict=True))
-    return z, x, learn_track(x, x, z, kb.Gaussian(1.0), LENGTHS, False, 0)
+    return z, x, learn_track(x, x, NOTHING, z, kb.Gaussian(1.0), LENGTHS, False, 0)
 
 
-def joint(track, T):
-    """Mean (T, q) and covariance (T q, T q) of the states of the model."""
+def pushed(seed=0, unit=1.0):
+    """States, observations, controls of transitions in some unit, and what a track learns."""
+    rng = np.random.default_rng(seed)
+    pushes = [rng.normal(size=(n, 2)) @ [[1.0, 0.5], [0.0, 1.0]] for n in LENGTHS]
+    both = [oscillating(rng, n, u) for n, u in zip(LENGTHS, pushes, strict=True)]
+    z, x = (np.concatenate(a) for a in zip(*both, strict=True))
+    u = unit * np.concatenate([u[1:] for u in pushes])
+    U = driving(u, kb.Gaussian(1.0), LENGTHS)
+    return z, x, u, learn_track(x, x, U, z, kb.Gaussian(1.0), LENGTHS, False, 0)
+
+
+def joint(track, T, U=None):
+    """Mean (T, q) and covariance (T q, T q) of the states, moved by controls U (T - 1, p)."""
     q = len(track.unit)
-    F = np.vstack([track.moves[:, :-1], np.eye(q, 2 * q)])
-    drift = np.concatenate([track.moves[:, -1], np.zeros(q)])
+    F = np.vstack([track.moves[:, : 2 * q], np.eye(q, 2 * q)])
+    U = np.zeros((T - 1, 0)) if U is None else U
     noise = np.zeros((2 * q, 2 * q))
     noise[:q, :q] = track.noise
     means, covs = [track.mean], [track.cov]
-    for _ in range(T - 1):
-        means.append(F @ means[-1] + drift)
+    for u in U:
+        drift = track.moves[:, 2 * q : -1] @ u + track.moves[:, -1]
+        means.append(F @ means[-1] + np.concatenate([drift, np.zeros(q)]))
         covs.append(F @ covs[-1] @ F.T + noise)
     S = np.zeros((T, q, T, q))
     for s in range(T):
@@ -48,18 +64,24 @@ def joint(track, T):
     return np.array([m[:q] for m in means]), S.reshape(T * q, T * q)
 
 
+@pytest.mark.parametrize("controlled", [False, True])
 @pytest.mark.parametrize("back", [False, True])
-def test_means_are_those_of_the_joint_gaussian(back):
-    _, _, (_, track, _) = learned()
+def test_means_are_those_of_the_joint_gaussian(back, controlled):
+    track = (pushed()[-1] if controlled else learned()[-1])[1]
     # A wide start, so that no prediction is as wide.
     track = replace(track, cov=100.0 * track.cov)
     rng, T, q = np.random.default_rng(1), 7, 2
     Y = rng.normal(size=(T, q))
     Y[3] = np.nan
-    prior, S = joint(track, T)
+    U = rng.normal(size=(T - 1, 2)) if controlled else None
+    prior, S = joint(track, T, U)
     C = np.kron(np.eye(T), track.sees[:, :q])
     offset = np.tile(track.sees[:, q], T)
-    found = (track.means(Y * track.unit + track.centre, None, back) - track.centre) / track.unit
+    found = track.means(Y * track.unit + track.centre, None, back, U)
+    found = (found - track.centre) / track.unit
+    pushes, belief = np.tile(track.moves[:, -1], (T, 1)), None
+    if controlled:
+        pushes[1:] += U @ track.moves[:, 2 * q : -1].T
     y = Y.ravel()
     for t in range(T):
         known = ~np.isnan(y) & (np.arange(T * q) < (T if back else t + 1) * q)
@@ -69,6 +91,14 @@ def test_means_are_those_of_the_joint_gaussian(back):
         expected = prior[t] + gain @ (y[known] - c @ prior.ravel() - offset[known])
         # The backward pass adds 1e-8 to covariances whose smallest entries are about 1e-2.
         np.testing.assert_allclose(found[t], expected, rtol=0, atol=1e-5 if back else 1e-9)
+        if not back:  # one by one, with the variance
+            belief = track.step(belief, Y[t], 1, pushes[t])
+            here = slice(t * q, (t + 1) * q)
+            V = S[here, here] - gain @ (c @ S)[:, here]
+            np.testing.assert_allclose(belief[:q], expected, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(
+                belief[2 * q :].reshape(2 * q, 2 * q)[:q, :q], V, rtol=0, atol=1e-9
+            )
 
 
 def test_a_gap_is_as_many_missing_steps():
@@ -104,7 +134,7 @@ def test_short_sequences_are_refused():
     z, x = oscillating(np.random.default_rng(0), 2 * TRANSITIONS * 5)
     lengths = [2] * (len(z) // 2)
     with pytest.raises(ValueError, match="two before them"):
-        learn_track(x, x, z, kb.Gaussian(1.0), lengths, False, 0)
+        learn_track(x, x, np.zeros((len(z), 0)), z, kb.Gaussian(1.0), lengths, False, 0)
 
 
 def test_a_tracked_filter_is_saved_and_goes_on(tmp_path):
@@ -162,3 +192,137 @@ def test_names_as_states(features):
     assert not beliefs.info.fallback.any()  # the kernel is on estimates, not on names
     assert np.mean(np.asarray(beliefs.mode()).ravel() == names) > np.mean(names == "up")
     assert len(model.smooth(x[:20]).mode()) == 20
+
+
+# --- controls -------------------------------------------------------------------------------------
+
+
+def test_controls_are_of_the_ways_into_steps():
+    u = np.arange(1.0, 8.0)
+    U = driving(u, kb.Gaussian(1.0), [4, 1, 5])
+    assert U.tolist() == [[v] for v in (0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 4.0, 5.0, 6.0, 7.0)]
+    assert driving(u, kb.Delta(), [4, 1, 5]).shape == (10, 0)
+    assert driving(None, None, [4, 1, 5]).shape == (10, 0)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+def test_what_controls_do_is_learned_in_any_unit(unit):
+    _, _, _, (_, track, left_out) = pushed(unit=unit)
+    q = 2
+    B = track.moves[:, 2 * q : -1] * unit * track.unit[:, None]
+    # The noise of a transition is 0.2, that of 236 of them 0.013; pushes have a spread of 1.
+    np.testing.assert_allclose(B, np.eye(2), atol=0.06)
+    # Rounding, 1e-16 of the inputs, times the condition of least squares, about 1e2.
+    expected = pushed()[-1][2]
+    np.testing.assert_allclose(left_out, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+
+
+def test_controls_that_do_not_vary_change_nothing():
+    z, x, (_, plain, expected) = learned()
+    u = np.full((len(z), 2), 0.1)
+    _, track, left_out = learn_track(x, x, u, z, kb.Gaussian(1.0), LENGTHS, False, 0)
+    np.testing.assert_allclose(left_out, expected, rtol=0, atol=1e-10)
+    new = np.random.default_rng(1).normal(size=(20, 2))
+    M = plain.means(new)
+    np.testing.assert_allclose(track.means(new, None, False, new[1:]), M, rtol=0, atol=1e-10)
+
+
+def test_useless_controls_hardly_matter_and_too_many_are_left_out():
+    z, x, (_, plain, expected) = learned()
+    rng, off = np.random.default_rng(1), np.mean((expected - z) ** 2)
+    u = rng.normal(size=(len(z), 2))
+    left_out = learn_track(x, x, u, z, kb.Gaussian(1.0), LENGTHS, False, 0)[2]
+    # Two coefficients beside five, of 236 transitions.
+    assert np.mean((left_out - z) ** 2) < 1.03 * off
+    many = rng.normal(size=(len(z), 30))  # 10 (2 q + 30 + 1) > 236
+    _, track, left_out = learn_track(x, x, many, z, kb.Gaussian(1.0), LENGTHS, False, 0)
+    assert np.array_equal(track.moves, plain.moves)
+    assert np.array_equal(left_out, expected)
+
+
+def test_a_gap_has_its_control_at_each_step():
+    track = pushed()[-1][1]
+    rng = np.random.default_rng(2)
+    Y, U = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
+    apart = np.full((8, 2), np.nan)
+    apart[[0, 1, 4, 5, 7]] = Y
+    found = track.means(Y, [1, 1, 3, 1, 2], False, U)
+    each = track.means(apart, None, False, U[[0, 1, 1, 1, 2, 3, 3]])
+    np.testing.assert_allclose(found, each[[0, 1, 4, 5, 7]])
+
+
+def driven(rng, length, noise=0.1, sensors=6.0):
+    """A walk that a strong control moves, and four poor sensors of it."""
+    u, z = rng.normal(size=length), np.zeros(length)
+    for t in range(1, length):
+        z[t] = 0.9 * z[t - 1] + u[t] + noise * rng.normal()
+    return z, z[:, None] + sensors * rng.normal(size=(length, 4)), u
+
+
+RIDGES = {"prior_ridge": 1e-4, "transition_ridge": 1e-4, "ridge": 1e-2, "memory": 0.0}
+
+
+def test_a_tracked_filter_with_controls_step_by_step_and_from_files(tmp_path):
+    rng = np.random.default_rng(3)
+    (z, x, u), (truth, new, acts) = driven(rng, 300), driven(rng, 200)
+    options = {"features": "tracked", "lags": 2, "rng": 0, **RIDGES}
+    model = kb.KernelBayesFilter(**options).fit(x, z, u)
+    gaps = np.where(np.arange(200) % 50 == 20, 3, 1)
+    new[30] = np.nan
+    kb.save(model, tmp_path / "model")
+    loaded = kb.load(tmp_path / "model")
+    for g in (None, gaps):
+        state, found = model.start(), []
+        for t, row in enumerate(new):
+            given = {} if g is None or t == 0 else {"steps": int(g[t])}
+            state, _ = model.step(state, row, None if t == 0 else acts[t], **given)
+            found.append(state.belief.mean())
+        beliefs = model.filter(new, acts, g)
+        np.testing.assert_allclose(np.array(found), beliefs.mean(), atol=1e-8)
+        np.testing.assert_array_equal(loaded.filter(new, acts, g).mean(), beliefs.mean())
+    # As many rows as transitions: row t then acts between t and t + 1.
+    shifted = kb.KernelBayesFilter(**options).fit(x, z, u[1:])
+    np.testing.assert_array_equal(
+        shifted.filter(new, acts[1:]).mean(), model.filter(new, acts).mean()
+    )
+    error = np.mean((model.filter(new, acts).mean()[:, 0] - truth) ** 2)
+    without = kb.KernelBayesFilter(**options).fit(x, z)
+    # The control says all but 0.1 of a move of 1; the four sensors together are off by 3.
+    assert error < 0.3 * np.mean((without.filter(new).mean()[:, 0] - truth) ** 2)
+    with pytest.raises(ValueError, match="columns"):
+        model.filter(new, np.zeros((200, 2)))
+    with pytest.raises(ValueError, match="columns"):
+        model.step(state, new[0], np.zeros(2))
+    # Files from before tracks knew of controls: moves without those of controls.
+    track = model.encoder_.track
+    model.encoder_ = replace(
+        model.encoder_, track=replace(track, moves=np.delete(track.moves, 2, axis=1))
+    )
+    kb.save(model, tmp_path / "older")
+    older = kb.load(tmp_path / "older").filter(new, acts)
+    assert np.isfinite(older.mean()).all()
+
+
+def test_smoothing_with_controls_gains_and_sees_what_comes_later():
+    rng = np.random.default_rng(4)
+    (z, x, u), (truth, new, acts) = (driven(rng, n, 0.5, 2.0) for n in (400, 300))
+    model = kb.KernelBayesFilter(features="tracked", lags=4, rng=0, **RIDGES).fit(x, z, u)
+    off = [
+        np.mean((ask(new, acts).mean()[:, 0] - truth) ** 2) for ask in (model.filter, model.smooth)
+    ]
+    assert model.smoothing_.ahead is not None
+    # Of the variance .33 of the Kalman filter, that of the smoother is three quarters.
+    assert off[1] < 0.9 * off[0]
+
+
+def test_controls_that_are_names_are_left_to_the_transition():
+    rng = np.random.default_rng(5)
+    z, x, u = driven(rng, 200)
+    names = np.where(u > 0.0, "up", "down")
+    model = kb.KernelBayesFilter(features="tracked", lags=2, rng=0, **RIDGES).fit(x, z, names)
+    assert model.encoder_.track.moves.shape == (1, 3)
+    assert np.isfinite(model.filter(x[:20], names[:20]).mean()).all()
+    with pytest.raises(ValueError, match="NaN"):
+        kb.KernelBayesFilter(features="tracked", lags=2, rng=0, **RIDGES).fit(
+            x, z, np.where(u > 0.0, np.nan, u)
+        )

@@ -211,7 +211,7 @@ class KernelBayesFilter(Filter):
         self.order_, self.features_ = chosen["order"], chosen["features"]
         known = self._read(data.X, data.Z, chosen["kernel_x"], chosen["kernel_z"])
         self.names_x_, self.names_z_, self.names_u_ = map(names_of, (X, Z, controls))
-        self.lengths_ = data.lengths
+        self.lengths_, self.controls_ = data.lengths, data.controls
         self.known_ = known
         self.smoothing_: Smoothing | None = None  # chosen when it is first needed
         self.rank_, self.ridge_ = chosen["rank"], chosen["ridge"]
@@ -251,7 +251,6 @@ class KernelBayesFilter(Filter):
             ratio=None if ratio is None else ratio.of_weights,
             gram=states, transition_eta=self.transition_ridge_,
         )  # fmt: skip
-        self.controls_ = data.controls
         self.encoder_, self.lags_ = seen.encoder, seen.scales
         if self.features_ in ESTIMATES:
             self.kernel_x_ = seen.kernel

@@ -113,7 +113,9 @@ class Dynamics:
             return None
         if control is None:
             raise ValueError("this filter was fitted with controls: give the control of each step")
-        return doubled(self.controlled.kernel_u.points(control, "control"))
+        U = doubled(self.controlled.kernel_u.points(control, "control"))
+        self.controlled.kernel_u.check_pair(U, self.controlled.pivots)
+        return U
 
 
 @dataclass(frozen=True, eq=False)

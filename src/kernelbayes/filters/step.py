@@ -253,7 +253,7 @@ def step(
     if not first and (control is not None or dynamics.controlled is not None):
         kernel_u = getattr(model, "kernel_u_", None)
         u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), kernel_u)))
-    seen, past = observe(model, x, state.past, steps)
+    seen, past = observe(model, x, state.past, steps, u)
     W, history = state.belief.weights[:, None], state.history
     lost = np.zeros(1)
     for t in range(state.t, state.t if first else state.t + steps):

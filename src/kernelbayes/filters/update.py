@@ -84,16 +84,16 @@ def seen_at(observations: Observations, points: Points) -> list[Seen]:
 
 
 def observe(
-    model: Filter, x: PointsLike, past: Array | None = None, steps: int = 1
+    model: Filter, x: PointsLike, past: Array | None, steps: int, control: Points | None
 ) -> tuple[Seen, Array | None]:
     """One observation made ready for the update, and the window that the next one needs.
 
-    ``past`` is the window before it, ``steps`` the transitions since.
+    ``past`` is the window before it, ``steps`` the transitions since, each under ``control``.
     """
     if model.encoder_ is None:
         return _ready(model, x), None
     row = _row(model, x)
-    encoded, past = model.encoder_.follow(past, row, steps)
+    encoded, past = model.encoder_.follow(past, row, steps, control)
     found = present(model.observations_, encoded)
     return Seen() if found is None else _seen(*found), past
 
@@ -142,7 +142,7 @@ def prepare(
         if length > 1:  # whether controls are expected
             model.dynamics_.acting(None if U is None else take(U, [0]))
         before = check_gaps(gaps, length)
-        encoded = points if model.encoder_ is None else model.encoder_(points, before)
+        encoded = points if model.encoder_ is None else model.encoder_(points, before, U)
         read.append((encoded, U, before))
     each = [points for points, _, _ in read]
     kinds = {isinstance(X, np.ndarray) and (X.dtype, X.shape[1:]) for X in each}

@@ -5,7 +5,8 @@ starts anew. Where the recording rests in these steps, the kernel on states may 
 that the filter is lost for good later on. So the winner and its rivals filter all blocks in full:
 
 * plain filters with wide kernels on states;
-* the regression on x without memory, with the kernel and ridge that a closed form chooses.
+* the regression on x without memory, with the kernel and ridge that a closed form chooses;
+* with controls, what is tracked under them, which has hardly settled at the end of a stretch.
 
 A rival is taken only if it is clearly better, at the rank of the race and at that of the filter. So
 what is chosen is not clearly worse than this regression on the blocks left out.
@@ -68,12 +69,14 @@ class Final:
         yield from (a for a in self.plain if a["kernel_x"] == middle and a["kernel_z"] in wider)
 
     def _memoryless(self, best: Entry) -> Iterator[Arguments]:
-        """Regression on x, if nothing else is asked for."""
+        """Regression on x, if nothing else is asked for, and what is tracked under controls."""
         X, Z = self._kernels("kernel_x"), self._kernels("kernel_z")
+        at = self.challenge.races.parameters(best.candidate.at)
+        if at["kernel_u"] is not None and at["features"] != "tracked":
+            yield from (a for a in self.challenge._regression(best) if a["features"] == "tracked")
         if all(map(self.challenge.free, ("lags", "features", "memory"))):
             X += [X[-1].scaled(f) for f in WIDER_X if self.challenge.given["kernel_x"] is None]
             _, kernel, ridge = best_regression(self.challenge.races, X, Z[-1])
-            at = self.challenge.races.parameters(best.candidate.at)
             off = {name: value for name, value in PLAIN.items() if self.challenge.free(name)}
             ridge = self.challenge.ridge(ridge, at)
             yield {**at, **off, "kernel_x": kernel, "memory": 0.0, "ridge": ridge}

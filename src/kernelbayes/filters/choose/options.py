@@ -22,7 +22,7 @@ import numpy as np
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better, gains
 from kernelbayes.filters.encode.lags import as_rows, choose_scales, windows
 from kernelbayes.filters.encode.regression import window_error
-from kernelbayes.filters.encode.track import trackable, tracked_error
+from kernelbayes.filters.encode.track import driving, trackable, tracked_error
 from kernelbayes.filters.missing import split_missing
 from kernelbayes.filters.sequences import Part, join
 from kernelbayes.kernels import Kernel
@@ -112,13 +112,14 @@ class Challenge:
         wanted = self.free("features") and self.given["kernel_x"] is None
         if not (wanted and lengths and self.estimates):
             return 1, {}
-        Z, X = join(every).Z, [as_rows(s.X) for s in every]
+        data, X = join(every), [as_rows(s.X) for s in every]
         W = {k: np.concatenate([windows(rows, k) for rows in X]) for k in lengths}
-        errors = {k: window_error(W[k], Z, k) for k in lengths}
+        errors = {k: window_error(W[k], data.Z, k) for k in lengths}
         k = min(errors, key=errors.__getitem__)
         found = {"regression": errors[k]}
         if can_track(self.races):
-            found["tracked"] = tracked_error(np.concatenate(X), W[k], Z, [len(x) for x in X])
+            U = driving(data.controls, self.races.bases[0]["kernel_u"], data.lengths)
+            found["tracked"] = tracked_error(np.concatenate(X), W[k], U, data.Z, data.lengths)
         return k, found
 
     def _regression(self, best: Entry) -> Iterator[Arguments]:

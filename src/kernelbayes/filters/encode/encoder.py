@@ -25,7 +25,7 @@ from kernelbayes.filters.encode.lags import (
     without_present,
 )
 from kernelbayes.filters.encode.regression import Regressed, learn_regression, reaches_less
-from kernelbayes.filters.encode.track import Track, learn_track
+from kernelbayes.filters.encode.track import Track, driving, learn_track
 from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
 from kernelbayes.kernels import Gaussian, Kernel, Parts
@@ -51,8 +51,8 @@ class Encoder:
     leads: int = 0  # later observations in the window, which then is present, future, past
     track: Track | None = None  # follows the estimates
 
-    def __call__(self, X: Points, gaps: list[int] | None = None) -> Array:
-        """Rows (T, ...) of the observations X (T, d) of a sequence; NaN is missing."""
+    def __call__(self, X: Points, gaps: list[int] | None = None, U: Points = None) -> Array:
+        """Rows (T, ...) of observations X (T, d), controls U between these; NaN is missing."""
         rows = self.rows(X)
         W = windows(rows, self.lags, gaps)
         if self.leads:  # NaN where there are not as many later ones
@@ -61,7 +61,7 @@ class Encoder:
             W[reaches_less(later, self.d)] = np.nan
         if self.track is None or self.regression is None:
             return self.encoded(W)
-        return self.track(rows, self.regression(W), gaps, self.leads > 0)
+        return self.track(rows, self.regression(W), gaps, self.leads > 0, U)
 
     def rows(self, X: Points) -> Array:
         """Observations as (T, d); a ValueError where they have other columns."""
@@ -78,12 +78,12 @@ class Encoder:
         return namespace(W).concat([P, W], axis=1) if self.beside else P
 
     def follow(
-        self, past: Array | None, x: Points | None, steps: int
+        self, past: Array | None, x: Points | None, steps: int, control: Points
     ) -> tuple[Array, Array | None]:
         """Row (1, ...) of one more observation, and the window to go on from.
 
         ``past`` is the window before it, and behind it what is tracked; ``steps`` the transitions
-        since.
+        since, each under ``control`` (1, ...).
         """
         d, width = self.d, self.lags * self.d
         if x is None and past is None:
@@ -97,7 +97,7 @@ class Encoder:
         if self.track is None or self.regression is None:
             return self.encoded(seen), W
         known = None if past is None else to_numpy(past)[0, width:]
-        P, belief = self.track.follow(row, self.regression(seen), known, steps)
+        P, belief = self.track.follow(row, self.regression(seen), known, steps, control)
         return P, xp.concat([W, like(belief[None], W)], axis=1)
 
 
@@ -140,10 +140,9 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
         return Encoded(encoder, X, whole, kernel, scales)
     beside = features == "both"
     if features == "tracked":
-        lengths = [count(X) for X in rows]
-        regression, track, left_out = learn_track(
-            concatenate(*rows), W, model.Z_, model.kernel_z_, lengths, model.leads_ > 0, model.rng
-        )
+        U = driving(model.controls_, model.choice_.arguments["kernel_u"], model.lengths_)
+        learned = W, U, model.Z_, model.kernel_z_, model.lengths_, model.leads_ > 0, model.rng
+        regression, track, left_out = learn_track(concatenate(*rows), *learned)
         encoder = replace(encoder, regression=regression, track=track)
     else:
         regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
