@@ -100,6 +100,24 @@ def test_a_fine_relation_gets_a_narrow_kernel_and_none_does_not():
         assert make().fit(x, noise).kernel_x_.bandwidth > 0.99 * median
 
 
+@pytest.mark.filterwarnings("ignore:.* outside the training sample")
+@pytest.mark.parametrize("kind", ["plane", "saddle"])
+def test_what_is_flat_in_many_columns_gets_a_wide_kernel(kind):
+    """As good as the regression on the right polynomial, but for a few percent of the noise."""
+    lost = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1400, 5))
+        F = X if kind == "plane" else np.column_stack([X, X[:, 0] * X[:, 1]])
+        mean = F @ ([1.0, 2.0, 0.0, 0.5, -1.0] if kind == "plane" else [0, 0, 0, 0, 0, 1.0])
+        z = mean + 0.5 * rng.normal(size=1400)
+        found = kb.KernelBayesRule().fit(X[:400], z[:400]).predict(X[400:])
+        F = np.column_stack([np.ones(1400), F])
+        best = F[400:] @ np.linalg.lstsq(F[:400], z[:400], rcond=None)[0]
+        lost.append(np.mean((found - z[400:]) ** 2) / np.mean((best - z[400:]) ** 2) - 1.0)
+    assert np.mean(lost) < 0.1
+
+
 def test_a_bandwidth_too_many_is_refused():
     x = np.linspace(0.0, 1.0, 40)
     Z = np.column_stack([x, x**2])

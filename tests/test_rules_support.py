@@ -260,6 +260,29 @@ def test_the_usual_support_is_that_of_the_nearest_other_point():
     )
 
 
+@quiet
+@pytest.mark.parametrize("factor", [2.0, 4.0, 16.0])
+@pytest.mark.parametrize("rank", [None, 40])
+def test_how_wide_a_kernel_is_does_not_say_how_far_the_sample_reaches(factor, rank):
+    """Supports count as those of the kernel as wide as the typical distance, whatever its width."""
+    X = np.random.default_rng(1000).normal(size=(200, 3))
+    typical = kb.kernels.default.default_kernel(X)
+    at = X[:1] + np.linspace(0.0, 40.0, 9)[:, None]
+    found = []
+    for kernel in (typical, typical.scaled(factor)):
+        rule = kb.KernelBayesRule(kernel, rank=rank, rng=0).fit(X, X[:, 0]).rule_
+        near, p = rule(at).diagnostics.support, rule.inputs.sharpening
+        found.append(conditional.trust(near**p, rule.inputs.usual_support**p))
+    assert np.any((found[0] > 0.0) & (found[0] < 1.0))
+    # Median distances of 200 of the points, of which landmarks are others.
+    np.testing.assert_allclose(found[1][:1], found[0][:1])
+    if rank is None:
+        np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-6)
+    assert found[1][-1] == pytest.approx(0.0, abs=1e-6)
+    narrow = kb.KernelBayesRule(typical.scaled(0.5)).fit(X, X[:, 0]).rule_
+    assert narrow.inputs.sharpening == 1.0
+
+
 def test_trust_is_proportional_below_a_tenth_of_what_is_usual():
     found = conditional.trust(np.array([0.0, 0.01, 0.04, 0.05, 1.0]), 0.5)
     np.testing.assert_allclose(found, [0.0, 0.2, 0.8, 1.0, 1.0])

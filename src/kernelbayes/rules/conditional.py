@@ -192,18 +192,12 @@ def filled(
     weights, support = answer.weights, answer.diagnostics.support
     xp = namespace(weights)
     W, near = xp.reshape(weights, (-1, weights.shape[-1])), xp.reshape(support, (-1,))
-    mass, share = xp.sum(W, axis=1), 0.0 * near
     out = _no_rows if literal else outside(rule, near)
-    if normalize:
-        found, share = divided(W, mass, prior)
-    else:
-        found = W
+    found, share = divided(W, xp.sum(W, axis=1), prior) if normalize else (W, 0.0 * near)
     doubt = share
     if len(out):
-        old, new = (
-            (found, share, doubt),
-            fill(rule, take(W, out), take(near, out), prior, normalize),
-        )
+        new = fill(rule, take(W, out), take(near, out), prior, normalize)
+        old = found, share, doubt
         found, share, doubt = (replaced(a, b, out) for a, b in zip(old, new, strict=True))
     elif not normalize:
         return answer
@@ -231,21 +225,17 @@ def filled_values(
         found, share = divided(found, mass, prior @ values)
     if not len(out):
         return found, share
-    xp, rows, shares = namespace(found), [], []
     plain = out[_plain(rule, take(X, out), take(mass, out))]
     if len(plain):  # no weights are needed
         both = take(raw, plain), take(near, plain)
         new, _, own = fill(rule, *both, prior @ values, normalize, take(mass, plain))
         found, share = replaced(found, new, plain), replaced(share, own, plain)
         out = np.setdiff1d(out, plain)
-    if not len(out):
-        return found, share
     for block in row_blocks(len(out), rule.outputs.n):
         at = out[block]
         W, _, own = fill(rule, rule.spread(take(X, at)).T, take(near, at), prior, normalize)
-        rows.append(W @ values)
-        shares.append(own)
-    return replaced(found, xp.concat(rows), out), replaced(share, xp.concat(shares), out)
+        found, share = replaced(found, W @ values, at), replaced(share, own, at)
+    return found, share
 
 
 def outside(rule: Conditional, support: Array) -> Ints:
@@ -274,7 +264,8 @@ def fill(
     mass: Array | None = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """:func:`fill_weights` for a rule's weights (m, n) outside the sample."""
-    t = trust(support, rule.inputs.usual_support)
+    x, p = rule.inputs, rule.inputs.sharpening
+    t = trust(support**p, x.usual_support**p)
     return fill_weights(W, t, min(rule.usual_mass, 1.0), prior, normalize, mass)
 
 

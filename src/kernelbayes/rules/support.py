@@ -18,7 +18,8 @@ answer in two ways:
             t = \min(1, s / (0.1 s_{usual})) \min(1, e / 0.1)
 
   with s the support and m the mass of w, which is usual where 99 % of the training points reach
-  it, each left out of its own answer.
+  it, each left out of its own answer. Of a kernel wider than the typical distance between training
+  points, s is that of the kernel as wide as that: a wide kernel reaches far, the sample does not.
 
 So an answer goes over into the prior as x leaves the sample, and is the prior where nothing like x
 was seen; a point with a category that no training point has, in any column, has no support.
@@ -52,6 +53,7 @@ from kernelbayes.embedding.export import MOST_FILLED
 from kernelbayes.embedding.mean import LEAST_MASS
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel
+from kernelbayes.kernels.radial import typical
 from kernelbayes.points import count, take
 from kernelbayes.types import Array, Floats, Ints, Points
 
@@ -120,6 +122,14 @@ def usual_support(kernel: Kernel, X: Points) -> float:
         own = K >= 1.0 - SAME if others is not X else like(chosen[rows, None] == every, K) > 0.5
         near[rows] = to_numpy(xp.max(xp.where(own, 0.0 * K, K), axis=1))
     return float(np.quantile(near, OUTLYING))
+
+
+def sharpening(kernel: Kernel, X: Points) -> float:
+    """Power by which a kernel wider than the typical distance of a sample is no wider than that."""
+    K = as_doubles(kernel(take(X, loo_subset(count(X), MASS_POINTS))))
+    K = K[np.tril_indices(len(K), -1)]
+    distances = np.sqrt(-2.0 * np.log(K[(K > 0.0) & (K < 1.0)]))  # of a Gaussian, in bandwidths
+    return max(1.0, typical(distances) ** -2.0) if len(distances) else 1.0
 
 
 def _norms(kernel: Kernel, points: Points) -> Array:

@@ -16,7 +16,7 @@ from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel, mixed_columns
 from kernelbayes.points import as_fine_as, column_names, count, in_order, own, refuse_missing, take
-from kernelbayes.rules.support import usual_support
+from kernelbayes.rules.support import sharpening, usual_support
 from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 
@@ -39,6 +39,12 @@ class Variable:
     def usual_support(self) -> float:
         """Similarity to the nearest other point that 99 % of the sample reach."""
         return usual_support(self.kernel, self.points)
+
+    @cached_property
+    def sharpening(self) -> float:
+        """Power of supports that makes them those of a kernel no wider than the sample."""
+        exact = self.kernel.exact
+        return sharpening(exact, self.points) if exact.is_unit else 1.0
 
     @property
     def n(self) -> int:
