@@ -72,8 +72,9 @@ RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 
 
 def pair_kernels(
-    X: PointsLike, Z: PointsLike, kernel_x: KernelLike, kernel_z: KernelLike, means: bool = False
-) -> tuple[Kernel, Kernel]:
+    X: PointsLike, Z: PointsLike, kernel_x: KernelLike, kernel_z: KernelLike, means: bool = False,
+    wide: bool = True,
+) -> tuple[Kernel, Kernel]:  # fmt: skip
     """Kernels for pairs, by default the one on x that predicts features or ``means`` of z."""
     kernel_x, kernel_z = _given(kernel_x, X, "X"), _given(kernel_z, Z, "Z")
     if kernel_z is None:
@@ -94,7 +95,7 @@ def pair_kernels(
     if base.gaussian_bandwidth is None:
         return _scaled(base, points, H), kernel_z
     with threads_for(0.0):  # many small matrices
-        return _vectors(base, as_doubles(as_vectors(points)), H), kernel_z
+        return _vectors(base, as_doubles(as_vectors(points)), H, wide), kernel_z
 
 
 def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
@@ -158,7 +159,7 @@ def _scaled(base: Kernel, points: Points, H: Floats) -> Kernel:
     return _preferred(tried).kernel
 
 
-def _vectors(base: Kernel, X: Floats, H: Floats) -> Kernel:
+def _vectors(base: Kernel, X: Floats, H: Floats, wide: bool) -> Kernel:
     """Best bandwidths for vectors (m, d) of those the module lists."""
     m, d = X.shape
     h = np.broadcast_to(np.asarray(base.gaussian_bandwidth), (d,))
@@ -175,7 +176,7 @@ def _vectors(base: Kernel, X: Floats, H: Floats) -> Kernel:
                 break
             best = race
     if d > 1:
-        tried += [race.tried(WIDE) for race in dict.fromkeys((first, best))]
+        tried += [race.tried(WIDE) for race in dict.fromkeys((first, best)) if wide]
         size = float(h.max())  # in these units squares stay in the range of floating point
         race = _Race(X, size * typical(pdist(X / size)), H)
         whole = _best([race.tried(factor) for factor in {1.0, first.best}])

@@ -43,8 +43,7 @@ class Variable:
     @cached_property
     def sharpening(self) -> float:
         """Power of supports that makes them those of a kernel no wider than the sample."""
-        exact = self.kernel.exact
-        return sharpening(exact, self.points) if exact.is_unit else 1.0
+        return sharpening(self.kernel.exact, self.points) if self.kernel.exact.is_unit else 1.0
 
     @property
     def n(self) -> int:

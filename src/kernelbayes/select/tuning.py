@@ -154,7 +154,8 @@ def tune_rule(
 ) -> KernelBayesRule:  # fmt: skip
     """Both bandwidths and both ridges, for the prior in force."""
     budget = integer(budget, "budget")
-    kernel_x, kernel_z = pair_kernels(X, Z, model.kernel_x, model.kernel_z, means=True)
+    # Where the search begins: it widens kernels itself, if that suits the prior.
+    kernel_x, kernel_z = pair_kernels(X, Z, model.kernel_x, model.kernel_z, True, wide=False)
     x = variable(X, kernel_x, "X", copy=False)
     z = variable(Z, kernel_z, "Z", copy=False)
     if x.n != z.n:
