@@ -151,19 +151,15 @@ def coverage(
     x: PointsLike = None,
     levels: Sequence[float] = (0.5, 0.8, 0.9),
     joint: str = "auto",
-    n_simulations: int = 200,
-    n_draws: int = 200,
-    summary: Summary | None = None,
     rng: Rng = None,
-    n_jobs: int = 1,
-    progress: bool | None = None,
+    **options: Unpack[Testing],
 ) -> CoverageCheck:
     """Coverage of central intervals and joint regions: how often they hold the truth.
 
     Parameters
     ----------
-    model, prior, simulator, theta, x, n_simulations, n_draws, summary, rng, n_jobs, progress
-        As for :func:`sbc`.
+    model, prior, simulator, theta, x, rng, **options
+        As for :func:`tarp`.
     levels : sequence of float
         Nominal coverages.
     joint : "auto", "density" or "distance"
@@ -180,10 +176,9 @@ def coverage(
         raise ValueError(f"levels must lie in (0, 1), got {levels!r}")
     option(joint, "joint", ("auto", "density", "distance"))
     rng = as_generator(rng)
-    how: Testing = {"n_simulations": n_simulations, "n_draws": n_draws, "summary": summary}
-    how |= {"n_jobs": n_jobs, "progress": progress}
+    given = model, prior, simulator, theta, x
     density = {"auto": None, "density": True, "distance": False}[joint]
-    truth, _, names, drawn, logs = on_pairs(model, prior, simulator, theta, x, density, rng, **how)
+    truth, _, names, drawn, logs = on_pairs(*given, density, rng, **options)
     m = drawn.shape[1]
     u = (results.ranks_among(truth, drawn, rng) + rng.uniform(size=truth.shape)) / (m + 1)
     noise = rng.uniform(size=len(truth))

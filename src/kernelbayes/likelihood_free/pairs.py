@@ -61,12 +61,8 @@ class Tested(NamedTuple):
 
 def draws_of(posterior: Any, m: int | None, rng: np.random.Generator) -> Floats:
     """Draws (m, d) of a posterior: by its ``sample``, or an array of draws, cut to m if longer."""
-    drawn = (
-        posterior.sample(m, rng=rng)
-        if hasattr(posterior, "sample") and not is_frame(posterior)
-        else posterior
-    )
-    table = as_doubles(as_floats(drawn, "draws"))
+    draws = hasattr(posterior, "sample") and not is_frame(posterior)
+    table = as_doubles(as_floats(posterior.sample(m, rng=rng) if draws else posterior, "draws"))
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or not len(table):
         raise ValueError(f"draws must have shape (m, d), got {table.shape}")
