@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import as_array, as_real, to_numpy
+from kernelbayes.arrays import as_array, as_real, frame_kind, to_numpy
 from kernelbayes.points import order_of
 from kernelbayes.types import Array, Floats, Names
 
@@ -158,6 +158,9 @@ def by_key(outputs: Outputs, expected: Names) -> Outputs:
 
 def as_row(output: Output) -> tuple[Floats, Names]:
     """Output of one simulation as floats (at least 1-d), and its names if it came as a dict."""
+    labels = list(getattr(output, "index", ())) if frame_kind(output) == "Series" else []
+    if len(set(labels)) == len(labels) and all(isinstance(k, str) for k in labels or [None]):
+        output = dict(output)  # of pandas, read by its labels
     if isinstance(output, Mapping):
         table, names = as_table({k: to_numpy(as_array(v))[None] for k, v in output.items()}, 1)
         return table[0], names

@@ -12,7 +12,7 @@ from kernelbayes.arrays import as_array, as_real, as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.running.calling import Failed, Output, Row, Summary, as_row
 from kernelbayes.likelihood_free.running.journal import Journal, read_journals
-from kernelbayes.points import column_names, in_order, named_row
+from kernelbayes.points import column_names, in_order, named_row, order_of
 from kernelbayes.types import Bools, Floats, Ints, Names, PointsLike
 
 
@@ -185,10 +185,8 @@ def as_observation(x: Output, summary: Summary | None, like: Simulations) -> Flo
         if row.shape != like.x.shape[1:]:
             value = summary(np.asarray(to_numpy(x))[None])
     row, names = as_row(value)
-    if names is not None and like.x_names is not None:
-        if set(names) != set(like.x_names):
-            raise ValueError(f"x_observed has {names}, the simulations have {like.x_names}")
-        row = row[[names.index(name) for name in like.x_names]]
+    order = order_of(names, like.x_names, "x_observed")
+    row = row if order is None else row[order]
     if row.shape == (1, *like.x.shape[1:]):
         row = row[0]
     if row.shape != like.x.shape[1:]:

@@ -1,0 +1,34 @@
+"""Ordinary but awkward input, as new users bring it: the right answer, or a word about it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import kernelbayes as kb
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_observed_series_is_read_by_its_labels(seed):
+    """A pandas series of a simulator, as a dict: by name, not by position."""
+
+    def simulator(theta, rng):
+        return pd.Series({"u": theta[0] + rng.normal(), "w": 5.0 + theta[1] + rng.normal()})
+
+    prior = [stats.norm(), stats.norm()]
+    runs = kb.simulate(simulator, prior, 100, rng=seed)
+    assert runs.x_names == ("u", "w")
+    ask = {"n_simulations": 100, "method": "adjusted", "simulations": runs, "rng": seed}
+    swapped = kb.infer(simulator, prior, pd.Series({"w": 5.0, "u": 1.0}), **ask).mean()
+    np.testing.assert_array_equal(swapped, kb.infer(simulator, prior, [1.0, 5.0], **ask).mean())
+    with pytest.raises(ValueError, match=r"x_observed has the columns \['w', 'v'\]"):
+        kb.infer(simulator, prior, {"w": 5.0, "v": 1.0}, **ask)
+
+
+def test_a_series_with_other_labels_is_read_by_position():
+    """Numbers, and labels that occur twice, are no names."""
+    prior = [stats.norm(), stats.norm()]
+    for index in ([0, 1], ["u", "u"]):
+        runs = kb.simulate(lambda theta, rng: pd.Series(theta, index), prior, 5, rng=0)  # noqa: B023
+        assert runs.x_names is None
+        assert runs.x.shape == (5, 2)
