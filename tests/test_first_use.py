@@ -1,5 +1,7 @@
 """Ordinary but awkward input, as new users bring it: the right answer, or a word about it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,3 +34,19 @@ def test_a_series_with_other_labels_is_read_by_position():
         runs = kb.simulate(lambda theta, rng: pd.Series(theta, index), prior, 5, rng=0)  # noqa: B023
         assert runs.x_names is None
         assert runs.x.shape == (5, 2)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_data_that_no_simulation_can_make_are_reported(seed):
+    """A column that is the same in all simulations, and another value in the observation."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(60, 1))
+    x = np.hstack([theta + 0.5 * rng.normal(size=(60, 1)), np.full((60, 1), 3.0)])
+    model = kb.LikelihoodFree(stats.norm(), "adjusted", rng=seed).fit(theta, x)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.posterior([0.0, 4.0])
+    assert any("x[1] is 3 in all simulations" in str(warning.message) for warning in told)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.posterior([0.0, 3.0])

@@ -205,7 +205,7 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         rows, single = self._fitted()._rows(x)
         learner = self.learner_ if prior is None else self._under(prior)
         found = []
-        for row, *far in zip(rows, *self._support(self.data_(rows).X), strict=True):
+        for row, *far in zip(rows, *self._support(rows), strict=True):
             # Random numbers of its own: a posterior does not depend on what else is asked for.
             samples = learner.posterior(self.data_(row[None]), np.random.default_rng(self.seed_))
             found += [self._posterior(*sample, learner, *far) for sample in samples]
@@ -305,12 +305,20 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
         return np.asarray(np.partition(cdist(some, there), 1, axis=1)[:, 1])
 
-    def _support(self, X: Floats) -> tuple[Floats, Floats]:
-        """For each of X (m, q), the share of simulations that lie as far from the others.
+    def _support(self, rows: Floats) -> tuple[Floats, Floats]:
+        """For each of m data sets, the share of simulations that lie as far from the others.
 
-        Also the share of the prior in its posterior: none, unless X is further from all simulations
-        than nearly all of these are from one another. Twice as far, three quarters.
+        Also the share of the prior in its posterior: none, unless x is further from all simulations
+        than nearly all of these are from one another. Twice as far, three quarters. Data that are
+        the same in all simulations need not count; a warning says if an observation differs there.
         """
+        X, fixed = self.data_(rows).X, np.all(self.x_ == self.x_[0], axis=0)
+        if np.any(other := fixed & np.any(rows != self.x_[0], axis=0)):
+            first = tuple(np.argwhere(other)[0].tolist())
+            warn(
+                f"x{list(first)} is {self.x_[0][first]:g} in all simulations, but not in the "
+                "observation: the simulator cannot make such data"
+            )
         metric = self.learner_.inverse.metric
         nearest = cdist(X @ metric, self.learner_.task.X @ metric).min(axis=1)
         share = np.mean(self.gaps_[None] >= nearest[:, None] * (1 - 1e-9), axis=1)
