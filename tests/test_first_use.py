@@ -50,3 +50,12 @@ def test_data_that_no_simulation_can_make_are_reported(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.posterior([0.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "bounds", [[0, 1], (0.0, 1.0), [[0, 1], [0, 5]], np.array([[0.0, 0.0], [1.0, 5.0]])]
+)
+def test_bounds_are_not_taken_for_draws_of_a_prior(bounds):
+    """Two numbers are a range, and a posterior on two draws would look like an answer."""
+    with pytest.raises(ValueError, match=r"for a range give stats.uniform"):
+        kb.infer(lambda theta, rng: rng.normal(theta), bounds, [0.5], n_simulations=20)

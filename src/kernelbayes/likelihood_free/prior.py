@@ -34,6 +34,8 @@ from kernelbayes.types import Array, Bools, Floats, Ints, Rng
 # single-precision sources know to about 1e-7; and the least entry before a simplex is normalised.
 BOUND_ROUNDING, TINY_ROUNDING, SIMPLEX_ROUNDING, LEAST_PART = 1e-9, 1e-12, 1e-6, 1e-300
 
+FEWEST_DRAWS = 3  # of a prior; two are the ends of a range, or of one for each parameter
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prior:
@@ -242,12 +244,8 @@ def _read(prior: PriorLike) -> Prior:
         return prior
     if prior is None:
         raise TypeError("there is no prior: a scipy.stats distribution, a list of them, or draws")
-    if isinstance(prior, Mapping):
-        values = list(prior.values())
-        if any(np.size(v) < 3 and _holds_numbers([v]) for v in values):
-            raise ValueError(f"for a range give stats.uniform(low, high - low), not {prior!r}")
-        if not _holds_numbers(values):
-            return _joined(values, tuple(str(name) for name in prior))
+    if isinstance(prior, Mapping) and not _holds_numbers(list(prior.values())):
+        return _joined(list(prior.values()), tuple(str(name) for name in prior))
     if isinstance(prior, list | tuple) and not _holds_numbers(prior):
         return _joined(prior, None)
     if isinstance(prior, type):
@@ -267,6 +265,8 @@ def _read(prior: PriorLike) -> Prior:
             f"cannot read a prior from {type(prior).__name__}; give scipy.stats distributions, an "
             "object with .sample or .rvs, a function (n, rng), or draws (n, d)"
         ) from error
+    if len(draws) < FEWEST_DRAWS:
+        raise ValueError(f"for a range give stats.uniform(low, high - low), not {prior!r}")
     return Prior((distributions.from_draws(draws),), column_names(prior), draws)
 
 
