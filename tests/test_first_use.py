@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.metrics import log_loss
 
 import kernelbayes as kb
 
@@ -59,3 +60,18 @@ def test_bounds_are_not_taken_for_draws_of_a_prior(bounds):
     """Two numbers are a range, and a posterior on two draws would look like an answer."""
     with pytest.raises(ValueError, match=r"for a range give stats.uniform"):
         kb.infer(lambda theta, rng: rng.normal(theta), bounds, [0.5], n_simulations=20)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_probabilities_are_accepted_by_scikit_learn(seed):
+    """No sum of weights is above 1, by rounding either: log_loss refuses it."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(size=200), rng.integers(0, 5, 200)])
+    kind = np.where(x[:, 0] + 0.2 * rng.normal(size=200) > 0, "warm", "cold")
+    for part in (slice(0, 130), slice(70, 200)):
+        rule = kb.KernelBayesRule().fit(x[part], kind[part])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kb.NumericalWarning)
+            found = rule.predict_proba(x)
+        assert found.max() <= 1.0
+        assert np.isfinite(log_loss(kind, found))

@@ -148,10 +148,10 @@ def categories(points: Points) -> tuple[list[Any], npt.NDArray[np.intp]]:
 
 
 def probabilities(mu: Decoding) -> tuple[list[Any], Floats]:
-    """Categories in order, and their probabilities (members, categories) under ``valid()``."""
+    """Categories in order, and their probabilities (members, categories), never above 1."""
     labels, codes = categories(mu.points)
     members = (codes[:, None] == np.arange(len(labels))).astype(float)
-    return labels, np.atleast_2d(np.asarray(mu.valid_weights())) @ members
+    return labels, np.minimum(np.atleast_2d(np.asarray(mu.valid_weights())) @ members, 1.0)
 
 
 def parts(mu: Any) -> list[Any]:
