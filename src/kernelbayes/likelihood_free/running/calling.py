@@ -228,12 +228,9 @@ def rng_argument(function: Simulator) -> str | None:
             return name
     if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
         return ""
-    positional = [
-        p
-        for p in parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-    ]
-    return "" if len(positional) > 1 else None
+    needed = (p for p in parameters.values() if p.default is p.empty)
+    positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in needed)
+    return "" if positional > 1 else None
 
 
 def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
