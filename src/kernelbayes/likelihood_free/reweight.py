@@ -68,11 +68,8 @@ class Region:
         own = to_numpy(posterior.log_density(posterior.sample(REGION_DRAWS, rng=rng)))
         drawn = (before.draw if before else prior.sample)(SHARE_DRAWS, rng)
         logs = to_numpy(posterior.log_density(drawn))
-        # Without interpolation: logs may be -inf.
-        least = min(
-            np.quantile(own, OUTSIDE, method="lower"),
-            np.quantile(logs, 1.0 - LEAST_REGION, method="lower"),
-        )
+        ends = (own, OUTSIDE), (logs, 1.0 - LEAST_REGION)
+        least = min(np.quantile(*end, method="lower") for end in ends)  # logs may be -inf
         there = drawn[logs >= least]
         beyond = WIDER_BOX * np.ptp(there, axis=0)
         box = there.min(axis=0) - beyond, there.max(axis=0) + beyond
@@ -169,8 +166,10 @@ def prior_weights(
         top = logs.max()
         ratio = np.exp(logs - top) if np.isfinite(top) else np.zeros(len(logs))
     else:
-        drawn = new.sample(max(len(theta), RATIO_DRAWS), 0)
-        ratio = _estimated(space.coordinates(drawn), space.coordinates(theta))
+        drawn, at = new.sample(max(len(theta), RATIO_DRAWS), 0), space.coordinates(theta)
+        kernel = Gaussian.median(at, scale=BANDWIDTH)
+        estimate = density_ratio(space.coordinates(drawn), at, kernel).at_denominator
+        ratio = np.maximum(estimate, 0.0)
     found = ratio / len(ratio) if weights is None else weights * ratio
     ess = float(found.sum() ** 2 / max(float(found @ found), np.finfo(float).tiny))
     if ess < FEWEST_SIMULATIONS:
@@ -184,12 +183,6 @@ def prior_weights(
             "it, or from a wider one"
         )
     return np.asarray(found / found.sum())
-
-
-def _estimated(drawn: Floats, at: Floats) -> Floats:
-    """Ratio (n,) of the density of draws (m, d) and that of the sample (n, d) itself."""
-    ratio = density_ratio(drawn, at, Gaussian.median(at, scale=BANDWIDTH))
-    return np.asarray(np.maximum(ratio.at_denominator, 0.0))
 
 
 def normalised(weights: PointsLike, runs: Simulations) -> Floats:

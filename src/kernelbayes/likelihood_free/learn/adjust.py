@@ -98,13 +98,12 @@ class Inverse:
         """
         fixed = np.zeros(P.shape[1], dtype=bool) if discrete is None else discrete
         w = np.full(len(P), 1.0 / len(P)) if weights is None else weights
+        Y, more = targets(P), P.shape[1] <= FEW_PARAMETERS and len(P) > MORE["pairs"]
         if like is None:
-            more = P.shape[1] <= FEW_PARAMETERS and len(P) > MORE["pairs"]
-            moments = regress(
-                X, targets(P), rng, weights, searched=SEARCHED, **(MORE if more else {})
-            )
+            finer = MORE if more else {}
+            moments = regress(X, Y, rng, weights, searched=SEARCHED, **finer)
         else:
-            moments = again(like.moments, X, targets(P), weights)
+            moments = again(like.moments, X, Y, weights)
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
         if like is None:
             scales = refit(moments.basis, X, logs, weights)
@@ -202,13 +201,9 @@ def targets(P: Floats) -> Floats:
 
 def log_squares(residuals: Floats, weights: Floats) -> Floats:
     """Centred logarithms of squared residuals, floored far below their mean."""
-    logs = _floored_logs(residuals, weights)
-    return np.asarray(logs - weights @ logs)
-
-
-def _floored_logs(residuals: Floats, weights: Floats) -> Floats:
     squares = residuals**2
-    return np.asarray(np.log(squares + 1e-6 * (weights @ squares) + np.finfo(float).tiny))
+    logs = np.log(squares + 1e-6 * (weights @ squares) + np.finfo(float).tiny)
+    return np.asarray(logs - weights @ logs)
 
 
 def deviation(logs: Floats) -> Floats:
@@ -240,7 +235,7 @@ def local_regression(
         return values
     beta, residuals = least_squares_fit(design, values, w)
     if scales:
-        logs = _floored_logs(residuals, w)
+        logs = log_squares(residuals, w)
         here, left = least_squares_fit(linear, logs, w)
         change = np.clip(here[0] - (logs - left), -LOCAL_LOG_RANGE, LOCAL_LOG_RANGE)
         residuals = residuals * np.exp(0.5 * change)
