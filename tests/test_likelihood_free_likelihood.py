@@ -1,5 +1,7 @@
 """From parameters to data: the learned likelihood."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -113,3 +115,16 @@ def test_correlations_that_are_sampling_error_are_shrunk(seed):
     sizes = np.linalg.norm(L, axis=1)
     kept = ((L @ L.T) / np.outer(sizes, sizes))[np.triu_indices(10, 1)]
     np.testing.assert_allclose(kept, np.corrcoef(together.T)[np.triu_indices(10, 1)], rtol=0.02)
+
+
+def test_ridges_are_chosen_again_with_more_simulations():
+    # Of 80 simulations with 80 landmarks a fit may go through all targets. With the same ridge and
+    # a few more simulations, predictions of left-out ones would be far away.
+    rng = np.random.default_rng(1000)
+    P = rng.normal(size=(100, 5))
+    S = P[:, :2] + np.exp(P[:, 2:4]) * rng.normal(size=(100, 2))
+    first = Forward.fit(P[:80], S[:80], rng)
+    through = replace(first.spread.logs, ridges=np.full(2, 1e-8))
+    more = Forward.fit(P, S, rng, replace(first, spread=replace(first.spread, logs=through)))
+    # Logs of squared residuals deviate by 2 with the parameters, and by pi / sqrt(2) at each.
+    assert np.all(more.spread.logs.left_out.std(axis=0) < np.hypot(2.0, np.pi / np.sqrt(2.0)))

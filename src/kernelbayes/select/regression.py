@@ -169,11 +169,6 @@ def refit(basis: Basis, X: Floats, Y: Floats, weights: Floats | None = None) -> 
     return _refitted(basis, basis(X), Y, weights)
 
 
-def again(fit: Regression, X: Floats, Y: Floats, weights: Floats | None = None) -> Regression:
-    """Fit to more pairs of the same kind: basis and ridges as they were chosen."""
-    return _solved(fit.basis, fit.basis(X), Y, weights, fit.ridges)
-
-
 def reweighted(fit: Regression, X: Floats, Y: Floats, variances: Floats) -> Regression:
     """Fit again, with each pair counting by one over its variance (n, q), target by target."""
     F, columns = fit.basis(X), []

@@ -28,7 +28,7 @@ from kernelbayes.embedding.smooth import Sample
 from kernelbayes.gram.lapack import cholesky, solve_triangular
 from kernelbayes.gram.loo import left_share
 from kernelbayes.likelihood_free.prior import Prior
-from kernelbayes.select.regression import Regression, again, refit, regress, squared_distances
+from kernelbayes.select.regression import Regression, refit, regress, squared_distances
 from kernelbayes.types import Bools, Floats, Ints
 
 Nearness = Literal["data", "mean", "moments"]
@@ -103,13 +103,9 @@ class Inverse:
             finer = MORE if more else {}
             moments = regress(X, Y, rng, weights, searched=SEARCHED, **finer)
         else:
-            moments = again(like.moments, X, Y, weights)
+            moments = refit(like.moments.basis, X, Y, weights)
         logs = log_squares(P - moments.left_out[:, : P.shape[1]], w)
-        if like is None:
-            scales = refit(moments.basis, X, logs, weights)
-        else:
-            scales = again(like.scales, X, logs, weights)
-        return cls(P, X, w, moments, scales, fixed)
+        return cls(P, X, w, moments, refit(moments.basis, X, logs, weights), fixed)
 
     @property
     def metric(self) -> Floats:

@@ -35,7 +35,7 @@ from kernelbayes.likelihood_free.learn.adjust import (
     quadratic,
     quadratic_terms,
 )
-from kernelbayes.select.regression import Regression, again, regress, reweighted
+from kernelbayes.select.regression import Regression, refit, regress, reweighted
 from kernelbayes.types import Bools, Floats, Ints
 
 LogDensity = Callable[[Floats], Floats]
@@ -101,7 +101,7 @@ class Mean:
 
 def fitted(P: Floats, Y: Floats, rng: np.random.Generator, like: Regression | None) -> Regression:
     """Regression of Y (n, q) on parameters (n, d), as was chosen before if it was."""
-    return regress(P, Y, rng, searched=SEARCHED) if like is None else again(like, P, Y)
+    return regress(P, Y, rng, searched=SEARCHED) if like is None else refit(like.basis, P, Y)
 
 
 def _that_matter(design: Floats, Y: Floats) -> Bools:
