@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernelbayes.likelihood_free.learn.likelihood import Forward, Shrunk
+from kernelbayes.likelihood_free.learn.likelihood import NOISE_TAILS, Forward, Shrunk
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +128,17 @@ def test_ridges_are_chosen_again_with_more_simulations():
     more = Forward.fit(P, S, rng, replace(first, spread=replace(first.spread, logs=through)))
     # Logs of squared residuals deviate by 2 with the parameters, and by pi / sqrt(2) at each.
     assert np.all(more.spread.logs.left_out.std(axis=0) < np.hypot(2.0, np.pi / np.sqrt(2.0)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_has_heavy_tails_where_data_have(seed):
+    rng = np.random.default_rng(seed)
+    P, v = rng.normal(size=(600, 1)), 4.0
+    normal = rng.normal(size=(600, 6))
+    together = normal / np.sqrt(rng.chisquare(v, size=(600, 1)) / v)  # far in all columns at once
+    light, heavy = (Forward.fit(P, P + noise, rng) for noise in (normal, together))
+    assert light.kind[1] not in NOISE_TAILS[:3]
+    assert heavy.kind[1] in NOISE_TAILS[:3]
+    free, cov = heavy.noise.free, heavy.noise.factor @ heavy.noise.factor.T
+    exact = stats.multivariate_t(heavy.noise.mean, cov * (1 - 2 / free), free)
+    np.testing.assert_allclose(heavy.noise.log_density(together), exact.logpdf(together))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import gammaln
 
 from kernelbayes.embedding.smooth import Smoothed, Smoothing
 from kernelbayes.gram.lapack import cholesky, eigenvalues, solve
@@ -36,8 +37,10 @@ from kernelbayes.types import Bools, Floats, Ints
 READ_PAIRS, READ_BETTER = 300, 0.97
 QUARTERS, STANDARD_ERRORS = (0.25, 0.5, 0.75), 4.0
 # Residuals that make up the noise density, and the shares of their deviation that smooth it; with
-# all of it the density is a normal one.
+# all of it the density is a normal one. Or it has the tails of a t distribution, whose degrees of
+# freedom are half as many again or more from one to the next, down to where a variance is known.
 RESIDUALS, NOISE_SMOOTHING = 1500, (0.1, 0.2, 0.4, 0.7, 1.0)
+NOISE_TAILS = (3.0, 4.0, 6.0, 10.0, 20.0)
 # In few dimensions the noise density may be smoothed by the distance to a neighbour.
 LOCAL_COLUMNS, NOISE_NEIGHBOUR = 5, 10
 # Standardised residuals are clipped here before they are multiplied; the largest correlation.
@@ -90,8 +93,23 @@ def _exchangeable(x: Floats) -> int:
     return 0
 
 
+@dataclass(frozen=True, eq=False)
 class Shrunk(Smoothed):
-    """A smoothed sample; its correlations lose their sampling error (Schafer, Strimmer 2005)."""
+    """A smoothed sample; its correlations lose their sampling error (Schafer, Strimmer 2005).
+
+    Or, with ``free`` degrees of freedom, the t distribution of its mean and covariance.
+    """
+
+    free: float = np.inf
+
+    def log_density(self, T: Floats) -> Floats:
+        """Log density (m,) at points (m, p)."""
+        if self.free == np.inf:
+            return super().log_density(T)
+        q, v, p = self.whiten(T), self.free, T.shape[1]
+        logs = -0.5 * (v + p) * np.log1p(np.einsum("ij,ij->i", q, q) / (v - 2.0))
+        normal = gammaln((v + p) / 2.0) - gammaln(v / 2.0) - 0.5 * p * np.log(v / 2.0 - 1.0)
+        return np.asarray(logs + normal - self.log_volume)
 
     @cached_property
     def factor(self) -> Floats:
@@ -177,7 +195,7 @@ class Forward:
     mean: Mean
     spread: Spread
     noise: Smoothed
-    kind: tuple[str, Smoothing]
+    kind: tuple[str, Smoothing | float]
     columns: Ints
 
     @classmethod
@@ -238,14 +256,14 @@ def varying(rows: Floats) -> Ints:
     return np.flatnonzero(high > low) if np.any(high > low) else np.arange(rows.shape[1])
 
 
-def _choose(residuals: Floats, spread: Spread, order: Ints) -> tuple[str, Smoothing]:
+def _choose(residuals: Floats, spread: Spread, order: Ints) -> tuple[str, Smoothing | float]:
     """Model of residuals (n, k, p) by its log score.
 
     The score is that of the first simulations of a random order under the density of the others.
     """
     n, k, p = residuals.shape
     test, train = np.split(order, [min(n // 2, 500)])
-    ways = [Smoothing(h) for h in NOISE_SMOOTHING]
+    ways: list[Smoothing | float] = [*map(Smoothing, NOISE_SMOOTHING), *NOISE_TAILS]
     if p <= LOCAL_COLUMNS:  # the widest is the same everywhere
         ways += [Smoothing(h, NOISE_NEIGHBOUR) for h in NOISE_SMOOTHING[:-1]]
     found = []
@@ -258,11 +276,13 @@ def _choose(residuals: Floats, spread: Spread, order: Ints) -> tuple[str, Smooth
     return max(found, key=lambda row: row[0])[1]
 
 
-def _noise(residuals: Floats, how: Smoothing) -> Smoothed:
-    """Density of residuals (n, k, p), of as many as it takes."""
+def _noise(residuals: Floats, how: Smoothing | float) -> Smoothed:
+    """Density of residuals (n, k, p), of as many as it takes: smoothed, or with tails."""
     flat = residuals[: max(RESIDUALS // residuals.shape[1], 1)].reshape(-1, residuals.shape[2])
-    none = np.zeros(flat.shape[1], dtype=bool)
-    return Shrunk.by(flat, np.full(len(flat), 1.0 / len(flat)), how, none)
+    equal, none = np.full(len(flat), 1.0 / len(flat)), np.zeros(flat.shape[1], dtype=bool)
+    if isinstance(how, float):
+        return Shrunk(flat, equal, 1.0, none, how)
+    return Shrunk.by(flat, equal, how, none)
 
 
 def _log_densities(noise: Smoothed, residuals: Floats) -> Floats:
