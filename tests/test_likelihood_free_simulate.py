@@ -12,8 +12,8 @@ from scipy import stats
 
 from kernelbayes import NumericalWarning
 from kernelbayes.likelihood_free.prior import as_prior
-from kernelbayes.likelihood_free.running.calling import Seed, inspect_simulator
 from kernelbayes.likelihood_free.running.journal import BLOCK
+from kernelbayes.likelihood_free.running.trial import find_caller
 from kernelbayes.likelihood_free.simulate import SimulationError, as_observation, simulate
 
 PRIOR = [stats.norm(0, 1), stats.uniform(0, 1)]
@@ -78,7 +78,7 @@ def same(a, b):
     ],
 )
 def test_batches_are_recognised(simulator, vectorized):
-    assert inspect_simulator(simulator, THETA, Seed(1)).vectorized is vectorized
+    assert find_caller(simulator, THETA, (1,)).vectorized is vectorized
 
 
 def noisier_below(theta, rng):
@@ -105,7 +105,7 @@ def raises_below(theta, rng):
 def test_one_parameter_by_its_number_is_no_batch(simulator, vectorized):
     theta = np.array([[0.5], [1.0], [-0.3]])
     for order in ([0, 1, 2], [2, 1, 0]):
-        assert inspect_simulator(simulator, theta[order], Seed(1)).vectorized is vectorized
+        assert find_caller(simulator, theta[order], (1,)).vectorized is vectorized
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_one_parameter_by_its_number_is_no_batch(simulator, vectorized):
 )
 def test_noise_that_is_often_the_same_is_recognised_too(simulator, vectorized):
     for seed in range(20):
-        assert inspect_simulator(simulator, THETA, Seed(seed)).vectorized is vectorized
+        assert find_caller(simulator, THETA, (seed,)).vectorized is vectorized
 
 
 @pytest.mark.parametrize("simulator", [shared, single, batch, either])

@@ -1,16 +1,15 @@
 """A simulator, a prior and an observation in; a posterior out."""
 
 import os
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import is_torch_array
 
-from kernelbayes.arrays import NumericalWarning, as_generator, like
+from kernelbayes.arrays import as_generator, like, quiet
 from kernelbayes.likelihood_free.distributions import PriorLike
 from kernelbayes.likelihood_free.learn.judge import Criterion
 from kernelbayes.likelihood_free.learn.task import check_options
@@ -22,7 +21,7 @@ from kernelbayes.likelihood_free.running.calling import Output, Simulator, Summa
 from kernelbayes.likelihood_free.running.journal import Keep
 from kernelbayes.likelihood_free.simulate import Simulations, as_observation, simulate
 from kernelbayes.points import integer, option
-from kernelbayes.types import Floats, Rng
+from kernelbayes.types import Rng
 
 # rounds="auto": at most three, of the same size, and none of fewer simulations than this: ten of
 # them are held out.
@@ -117,76 +116,45 @@ def infer(
         raise ValueError("keep with several rounds needs an rng: later rounds depend on it")
     options: dict[str, Any] = {"summary": summary, "n_jobs": n_jobs, "progress": progress}
     options |= {"on_failure": on_failure, "timeout": timeout, "on_interrupt": "raise"}
+    known: dict[str, Any] = {"resume": simulations, "vectorized": vectorized, "keep": keep}
     made: list[Simulations] = []
-
-    def simulated(theta: Floats) -> Simulations:
-        kept = keep if keep is None else Keep.of(keep, len(made))
-        how = {"vectorized": made[0].vectorized, "rng": generator, **options}
-        made.append(simulate(simulator, theta, keep=kept, **how))
-        return made[-1]
-
-    def posterior_of(theta: Floats, x: Floats, within: Prior, last: bool) -> Posterior:
-        model = LikelihoodFree(
-            within, method, adjust, criterion, rng=seed + len(made) - 1, progress=progress
-        ).fit(theta, x)
-        with warnings.catch_warnings():
-            if not last:  # only the posterior that is returned may warn
-                warnings.simplefilter("ignore", NumericalWarning)
-            found: Posterior = model.posterior(observed)
-        report = replace(found.diagnostics, model=model, simulations=made[0])
-        return replace(found, diagnostics=report, prior=read)
-
     with _never_lost(made):
         first = max(n // most, 1, 0 if simulations is None else simulations.done)
-        where: dict[str, Any] = {"keep": keep, "rng": rng if rng is None else generator}
-        how: dict[str, Any] = {"resume": simulations, "vectorized": vectorized}
-        made.append(simulate(simulator, read, first, **how, **where, **options))
+        own = rng if rng is None else generator  # without an rng, the one of the file
+        made.append(simulate(simulator, read, first, rng=own, **known, **options))
         observed = as_observation(x_observed, summary, made[0])
         seed = int(generator.integers(2**31))
-        left, auto = max(n - made[0].done, 0), rounds == "auto"
-        posterior = _narrowed(made[0], read, left, most, auto, generator, simulated, posterior_of)
+        left, auto, count = max(n - made[0].done, 0), rounds == "auto", 1
+        theta, x, within, region = made[0].theta, made[0].x, read, None
+        for later in reversed(range(most)):  # the number of rounds that may still follow
+            last, settings = later == 0 or left == 0, (within, method, adjust, criterion)
+            model = LikelihoodFree(*settings, rng=seed + len(made) - 1, progress=progress)
+            model.fit(theta, x)
+            with nullcontext() if last else quiet():  # only what is returned may warn
+                posterior: Posterior = model.posterior(observed)
+            report = replace(posterior.diagnostics, model=model, simulations=made[0])
+            posterior = replace(posterior, diagnostics=report, prior=read)
+            if last:
+                break
+            narrower, m = Region.of(posterior, read, generator, region), left
+            if not auto or (narrower.pays(len(theta)) and left // later >= AUTO_LEAST):
+                region, within = narrower, narrower.restricted()
+                count, m = count + 1, max(left // later, 1)
+                inside = region.inside(theta)
+                theta, x = theta[inside], x[inside]
+            file = keep if keep is None else Keep.of(keep, len(made))
+            known = {"rng": generator, "vectorized": made[0].vectorized, "keep": file}
+            made.append(simulate(simulator, within.sample(m, generator), **known, **options))
+            theta = np.concatenate([theta, made[-1].theta])
+            x, left = np.concatenate([x, made[-1].x]), left - m
     failed = sum(part.failed for part in made)
-    report = replace(posterior.diagnostics, failed=failed, settled=auto)
+    report = replace(posterior.diagnostics, rounds=count, failed=failed, settled=auto)
     posterior = replace(posterior, diagnostics=report)
     if not is_torch_array(x_observed):
         return posterior
     floats = x_observed if x_observed.is_floating_point() else x_observed.double()
     points, weights = like(posterior.points, floats), like(posterior.weights, floats)
     return replace(posterior, points=points, weights=weights)
-
-
-def _narrowed(
-    runs: Simulations,
-    prior: Prior,
-    left: int,
-    most: int,
-    auto: bool,
-    rng: np.random.Generator,
-    simulated: Callable[[Floats], Simulations],
-    posterior_of: Callable[[Floats, Floats, Prior, bool], Posterior],
-) -> Posterior:
-    """Posterior by at most so many rounds, the prior restricted to where the posterior may be.
-
-    ``auto``: a round is made if few simulations lie there; what is ``left`` otherwise is made in
-    the last region.
-    """
-    theta, x, within, region = runs.theta, runs.x, prior, None
-    rounds = 1
-    for later in reversed(range(most)):
-        last = later == 0 or left == 0
-        posterior = posterior_of(theta, x, within, last)
-        if last:
-            break
-        narrower, m = Region.of(posterior, prior, rng, region), left
-        if not auto or (narrower.pays(len(theta)) and left // later >= AUTO_LEAST):
-            region, within = narrower, narrower.restricted()
-            rounds, m = rounds + 1, max(left // later, 1)
-            inside = region.inside(theta)
-            theta, x = theta[inside], x[inside]
-        more = simulated(within.sample(m, rng))
-        theta, x = np.concatenate([theta, more.theta]), np.concatenate([x, more.x])
-        left -= m
-    return replace(posterior, diagnostics=replace(posterior.diagnostics, rounds=rounds))
 
 
 @contextmanager

@@ -14,23 +14,55 @@ Simulations(1000 of 1000: theta (1000, 1), x (1000, 1))
 """
 
 import os
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cache
 from numbers import Real
 
 import numpy as np
 
-from kernelbayes.arrays import as_generator, warn
+from kernelbayes.arrays import as_generator, as_vectors, is_frame, to_numpy, warn
 from kernelbayes.likelihood_free.distributions import PriorLike
-from kernelbayes.likelihood_free.running import run
-from kernelbayes.likelihood_free.running.calling import Simulator, Summary
-from kernelbayes.likelihood_free.running.journal import Journal, Keep, open_journal
-from kernelbayes.likelihood_free.running.pool import Pool
-from kernelbayes.likelihood_free.running.run import Plan, SimulationError
-from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation
-from kernelbayes.points import option
-from kernelbayes.types import Rng
+from kernelbayes.likelihood_free.prior import as_prior
+from kernelbayes.likelihood_free.running.calling import (
+    Caller,
+    Failed,
+    Outputs,
+    Seed,
+    Simulator,
+    Summary,
+    Unit,
+    by_key,
+)
+from kernelbayes.likelihood_free.running.journal import (
+    BLOCK,
+    Journal,
+    Keep,
+    open_journal,
+    undisturbed,
+)
+from kernelbayes.likelihood_free.running.pool import Lost, Pool
+from kernelbayes.likelihood_free.running.simulations import Simulations, as_observation, why_failed
+from kernelbayes.likelihood_free.running.trial import find_caller
+from kernelbayes.points import column_names, integer, option
+from kernelbayes.select.search import backend, mapped, progress_bar
+from kernelbayes.types import Floats, Ints, Names, Rng
 
 __all__ = ["SimulationError", "Simulations", "as_observation", "simulate"]
+
+
+class SimulationError(ValueError):
+    """A simulation failed and ``on_failure`` is "raise".
+
+    Attributes
+    ----------
+    simulations : Simulations or None
+        Those that worked before.
+    """
+
+    simulations: Simulations | None = None
 
 
 def simulate(
@@ -112,17 +144,16 @@ def simulate(
         entropy = journal.entropy if rng is None or resume is not None else None
         if entropy is None:
             entropy = tuple(int(word) for word in as_generator(rng).integers(2**32, size=4))
-        plan = run.plan_of(prior, n_simulations, entropy)
+        plan = plan_of(prior, n_simulations, entropy)
         journal.check(plan)
-        if vectorized is None:
-            vectorized = journal.vectorized
-        with run.never_lost(journal, plan):
+        vectorized = journal.vectorized if vectorized is None else vectorized
+        with never_lost(journal, plan):
             with nullcontext() if n_jobs == 1 and timeout is None else Pool(n_jobs) as pool:
-                drop = on_failure == "drop"
-                caller = run.find_caller(simulator, summary, vectorized, drop, plan, pool, timeout)
+                how = summary, vectorized, on_failure == "drop", pool, timeout
+                caller = find_caller(simulator, plan.block(0), entropy, *how)
                 journal.begin(plan, caller.vectorized)
-                run.carry_out(caller, plan, journal, pool, timeout, progress)
-            result = run.assembled(journal, plan)
+                carry_out(caller, plan, journal, pool, timeout, progress)
+            result = assembled(journal, plan)
     except KeyboardInterrupt as stop:
         found: Simulations | None = getattr(stop, "simulations", None)
         if found is None or on_interrupt == "raise":
@@ -143,8 +174,7 @@ def simulate(
 def _check(on_failure: str, on_interrupt: str, n_jobs: int, timeout: float | None) -> None:
     """Refuse options that mean nothing."""
     option(on_failure, "on_failure", ("drop", "raise"))
-    if on_interrupt not in ("return", "raise"):
-        raise ValueError(f"on_interrupt must be 'return' or 'raise', got {on_interrupt!r}")
+    option(on_interrupt, "on_interrupt", ("return", "raise"))
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
         raise ValueError(
             f"n_jobs must be a number of processes, or -1 for one on each core, got {n_jobs!r}"
@@ -153,6 +183,155 @@ def _check(on_failure: str, on_interrupt: str, n_jobs: int, timeout: float | Non
         isinstance(timeout, Real) and not isinstance(timeout, bool) and 0 < timeout < np.inf
     ):
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Simulations number 0 to n - 1.
+
+    ``block(j)`` are the parameters number 500 j to 500 j + 499.
+    """
+
+    block: Callable[[int], Floats]
+    entropy: tuple[int, ...]
+    n: int
+    names: Names
+
+    def units(self, done: Container[int], vectorized: bool) -> Iterator[Unit]:
+        """Yield the calls to make for the simulations that are not done yet.
+
+        A batch of which a part is missing is simulated again in full: its rows share a seed.
+        """
+        for j in range(-(-self.n // BLOCK)):
+            numbers = range(BLOCK * j, min(BLOCK * (j + 1), self.n))
+            missing = [i for i in numbers if i not in done]
+            if vectorized and missing:
+                seed = Seed(self.entropy, spawn_key=(j, 1))
+                yield Unit(numbers[0], self.block(j)[: len(numbers)], seed)
+            elif missing:
+                theta = self.block(j)
+                for i in missing:
+                    k = i - BLOCK * j
+                    yield Unit(i, theta[k], Seed(self.entropy, spawn_key=(j, 2, k)))
+
+    def theta(self, numbers: Ints) -> Floats:
+        """Parameters (k, d) of the simulations with these numbers, in ascending order."""
+        blocks = np.unique(numbers // BLOCK)
+        rows = np.searchsorted(blocks, numbers // BLOCK) * BLOCK + numbers % BLOCK
+        full = [self.block(int(j)) for j in blocks] or [self.block(0)[:0]]
+        return np.asarray(np.concatenate(full)[rows])
+
+
+def plan_of(prior: PriorLike, n: int | None, entropy: tuple[int, ...]) -> Plan:
+    """Plan n simulations at draws of a prior, or at given parameters (an array or a frame)."""
+    read = None if isinstance(prior, np.ndarray) or is_frame(prior) else as_prior(prior)
+    if read is None:
+        theta = np.asarray(to_numpy(as_vectors(prior, "theta")), dtype=np.float64)
+        n = len(theta) if n is None else integer(n, "n_simulations")
+        if n > len(theta):
+            raise ValueError(
+                f"{n} simulations at {len(theta)} parameters; to draw them with replacement, give "
+                "as_prior(theta)"
+            )
+    if n is None:
+        raise ValueError("n_simulations, the number of simulations, is missing")
+    n = integer(n, "n_simulations")
+
+    @cache  # drawn once: not all priors obey the seed
+    def block(j: int) -> Floats:
+        if read is None:
+            return theta[BLOCK * j : BLOCK * (j + 1)]
+        return read.sample(BLOCK, np.random.default_rng(Seed(entropy, spawn_key=(j, 0))))
+
+    return Plan(block, entropy, n, column_names(prior) if read is None else read.names)
+
+
+def carry_out(
+    caller: Caller,
+    plan: Plan,
+    journal: Journal,
+    pool: Pool | None,
+    timeout: float | None,
+    progress: bool | None,
+) -> None:
+    """Make the simulations that the journal does not have yet."""
+    done = set(journal.rows)
+    missing = plan.n - sum(i < plan.n for i in done)
+    shape: tuple[int, ...] | None = None
+    with progress_bar(missing, "simulate", progress) as bar:
+        for unit, found in _outputs(caller, plan.units(done, caller.vectorized), pool, timeout):
+            theta, found = np.atleast_2d(unit.theta), by_key(found, journal.names)
+            if not caller.drop:
+                shapes = (row.shape for row in found.rows if not isinstance(row, Failed))
+                shape = shape or next(shapes, ())
+                _raise_if_failed(journal, unit, found, shape)
+            journal.add(unit.first, theta, found)
+            bar.update(len(found.rows))
+
+
+def _outputs(
+    caller: Caller, units: Iterator[Unit], pool: Pool | None, timeout: float | None
+) -> Iterator[tuple[Unit, Outputs]]:
+    """Yield outputs in the order in which they come."""
+    if pool is None:
+        # NumPy's global stream, which some draw from, is one for all threads.
+        here = caller.rng_argument is None and getattr(backend(), "uses_threads", False)
+        yield from (map if here else mapped)(caller.outputs, units)
+        return
+    again: deque[Unit] = deque()
+    for unit, found in pool.run(
+        caller, lambda: again.popleft() if again else next(units, None), timeout
+    ):
+        if isinstance(found, Lost) and len(unit) > 1:
+            again.extend(unit.rows())  # find the one that killed the batch
+        elif isinstance(found, Lost):
+            yield unit, Outputs([Failed(found.reason, found.trace)])
+        else:
+            yield unit, found
+
+
+def _raise_if_failed(journal: Journal, unit: Unit, found: Outputs, shape: tuple[int, ...]) -> None:
+    """Raise for the first failed simulation of a call; the ones before it are kept."""
+    theta = np.atleast_2d(unit.theta)
+    for k, row in enumerate(found.rows):
+        reason = why_failed(row, shape)
+        if reason is not None:
+            journal.add(unit.first, theta[:k], Outputs(found.rows[:k], found.names))
+            error = SimulationError(f"the simulation at theta = {theta[k]} failed: {reason}")
+            if isinstance(row, Failed) and row.trace:
+                error.add_note(f"In the simulator:\n{row.trace}")
+            raise error
+    if found.batch is not None:
+        error = SimulationError(
+            f"a batch of {len(theta)} simulations from theta = {theta[0]} failed, though each "
+            f"works alone: {found.batch.reason}; pass vectorized=False if the simulator takes one "
+            "parameter at a time"
+        )
+        error.add_note(f"In the simulator:\n{found.batch.trace}")
+        raise error
+
+
+@contextmanager
+def never_lost(journal: Journal, plan: Plan) -> Iterator[None]:
+    """Give every exception what was simulated until then, as attribute ``simulations``."""
+    try:
+        yield
+    except BaseException as error:
+        with undisturbed(), suppress(ValueError, AttributeError):  # nothing was simulated
+            found = assembled(journal, plan)
+            error.simulations = found  # type: ignore[attr-defined]
+            error.add_note(
+                f"{found.done} of {found.requested} simulations are kept: they are the attribute "
+                "`simulations` of this exception (sys.last_value.simulations in an interactive "
+                "session); simulate(..., resume=simulations) continues them"
+            )
+        raise
+
+
+def assembled(journal: Journal, plan: Plan) -> Simulations:
+    """Return the simulations of a journal, with the parameters of a plan."""
+    theta = plan.theta(np.array(sorted(journal.rows), dtype=int))
+    return Simulations.assemble(journal, theta, plan.n, plan.names, plan.entropy)
 
 
 def _report(result: Simulations, plan: Plan, on_failure: str) -> None:

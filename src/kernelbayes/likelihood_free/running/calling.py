@@ -1,21 +1,18 @@
-"""How a simulator is called: with or without a generator, one parameter or a batch at a time.
+"""One call of a simulator: with or without a generator, of one parameter or a batch.
 
-Nobody should have to say which, so :func:`inspect_simulator` looks at the signature and tries. A
-simulator of one parameter may accept a batch by accident, and give all rows the same noise
-(``theta + rng.normal(size=2)``) or mix them (``theta.mean()``). Such a simulator is called with one
-parameter at a time: slower, never wrong.
+What comes back is read here: numbers, arrays, dicts and series become rows of floats with names.
 """
 
 import inspect
 import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from kernelbayes.arrays import as_array, as_real, frame_kind, to_numpy
+from kernelbayes.likelihood_free.distributions import torch_seed
 from kernelbayes.points import order_of
 from kernelbayes.types import Array, Floats, Names
 
@@ -26,10 +23,6 @@ Simulator = Callable[..., Output]
 Summary = Callable[[Output], Output]
 # Names under which simulators take a generator: NumPy's, SciPy's and scikit-learn's conventions.
 RNG_NAMES = ("rng", "random_state", "generator", "seed", "random_generator")
-# The trial batch: three parameters, four times over. Independent binary noise of one column agrees
-# by chance in all copies with probability 2^-9, and then up to CALLS single calls are compared.
-COPIES, KINDS = 4, 3
-CALLS = 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,23 @@ class Outputs:
     rows: list[Row]
     names: Names = None
     batch: Failed | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """One call of the simulator: the number of its (first) simulation, theta (d,) or (b, d)."""
+
+    first: int
+    theta: Floats
+    seed: Seed
+
+    def __len__(self) -> int:
+        return 1 if self.theta.ndim == 1 else len(self.theta)
+
+    def rows(self) -> list[Self]:
+        """Return the simulations of a batch one by one, with the random numbers they have alone."""
+        parts = one_by_one(self.theta, self.seed)
+        return [type(self)(self.first + k, *part) for k, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,10 @@ class Caller:
                 break
         return found
 
+    def outputs(self, unit: Unit) -> tuple[Unit, Outputs]:
+        """Return a unit with what the simulator makes of it."""
+        return unit, self(unit.theta, unit.seed)
+
     def _table(self, output: Output, b: int) -> tuple[Floats, Names]:
         """Summaries (b, ...) of the output of a batch."""
         if self.summary is None:
@@ -189,34 +203,6 @@ def _floats(values: Array) -> Floats:
     return np.array(to_numpy(as_real(values, "a simulation")), dtype=np.float64)
 
 
-def inspect_simulator(
-    simulator: Simulator,
-    theta: Floats,
-    seed: Seed,
-    summary: Summary | None = None,
-    vectorized: bool | None = None,
-    drop: bool = True,
-) -> Caller:
-    """Find out how a simulator and its summary are called, by trying parameters theta (k, d).
-
-    ``vectorized`` skips the trial of the simulator; ``drop`` is passed on.
-    """
-    if not callable(simulator):
-        raise TypeError(f"the simulator must be callable, got {type(simulator).__name__}")
-    if summary is not None and not callable(summary):
-        raise TypeError(f"the summary must be callable, got {type(summary).__name__}")
-    caller = Caller(simulator, summary, drop=drop, rng_argument=rng_argument(simulator))
-    theta = np.resize(theta, (KINDS, theta.shape[1]))
-    # caused by arguments the simulator was not written for
-    with warnings.catch_warnings(action="ignore"):
-        if vectorized is None:
-            vectorized = _takes_batches(caller, theta, seed)
-        if not vectorized:
-            return caller
-        batch_summary = summary is not None and _summarises_batches(caller, summary, theta, seed)
-    return replace(caller, vectorized=True, batch_summary=batch_summary)
-
-
 def rng_argument(function: Simulator) -> str | None:
     """Name of the argument that takes the generator, "" for the second one, None for none."""
     try:
@@ -233,117 +219,27 @@ def rng_argument(function: Simulator) -> str | None:
     return "" if positional > 1 else None
 
 
-def _takes_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
-    """Whether the simulator, given a batch, does for each row what it does for one parameter."""
-    first, *seeds = seed.spawn(1 + CALLS)
-    kinds = np.tile(theta, (COPIES, 1))
-    try:
-        together = as_table(caller.raw(kinds, first), len(kinds), flat=False)[0]
-    except Exception:
-        return any(_only_batches(caller, t, s) for t, s in zip(theta, seeds, strict=False))
-    try:
-        alone = as_row(caller.raw(kinds[0], seeds[0]))[0]
-        if alone.shape == (together.shape[1:] or (1,)):
-            if _shared_noise(caller, kinds, together, seeds):
-                return False
-        elif alone.shape not in ((1, *together.shape[1:]), (len(theta[0]), *together.shape[1:])):
-            return False  # unless it reads one parameter as a batch of one, or its length as b
-    except Exception:
-        return True  # it works for batches only
-    mixed = _mixed(caller, kinds, together, first)
-    return not mixed and not _asks_for_one_row(caller, kinds, first)
+@dataclass(frozen=True)
+class TorchSimulator:
+    """A simulator whose only random numbers may be those of torch's global stream.
 
-
-def _only_batches(caller: Caller, theta: Floats, seed: Seed) -> bool:
-    """Whether one parameter (d,) fails alone but works in a batch: another one made that raise."""
-    try:
-        as_table(caller.raw(np.tile(theta, (COPIES, 1)), seed), COPIES)
-    except Exception:
-        return False
-    try:
-        as_row(caller.raw(theta, seed))
-    except Exception:
-        return True
-    return False
-
-
-def _shared_noise(caller: Caller, kinds: Floats, together: Floats, seeds: list[Seed]) -> bool:
-    """Whether a column varies from call to call, but not among equal rows of a batch."""
-    groups = together.reshape(COPIES, KINDS, -1)  # equal rows along the first axis
-    same = np.all((groups == groups[0]) | np.isnan(groups), axis=(0, 1))
-    if not np.any(same):
-        return False
-    # Columns without noise in the batch must be columns without noise at all.
-    calls = (as_row(caller.raw(kinds[0], s))[0].ravel()[same] for s in seeds)
-    quiet = groups[0, 0][same]  # up to rounding: matrix products depend on the size of a batch
-    return any(not np.allclose(row, quiet, rtol=1e-9, atol=1e-12, equal_nan=True) for row in calls)
-
-
-def _mixed(caller: Caller, kinds: Floats, together: Floats, seed: Seed) -> bool:
-    """Whether another last row changes the rows before it, which the same seed repeats.
-
-    With random numbers of its own a simulator repeats nothing: shapes must do.
+    The stream is seeded from NumPy's, which the caller seeds, and restored afterwards: the same
+    ``rng`` gives the same simulations. NumPy's does not move: a simulator that draws from it gives
+    what it gives without torch. ``tensors``: whether parameters are handed over as tensors.
     """
-    same = []
-    for rows in (kinds, np.vstack([kinds[:-1], kinds[:1]])):
-        again = Seed(seed.entropy, spawn_key=seed.spawn_key)
-        table = as_table(caller.raw(rows, again), len(kinds), flat=False)[0]
-        same.append(np.array_equal(table[:-1], together[:-1], equal_nan=True))
-    return same == [True, False]
 
+    simulator: Simulator
+    tensors: bool
 
-class _Watched(np.ndarray[Any, Any]):
-    """Batch of parameters that records which of its rows are read by their index."""
+    def __call__(self, theta: Floats) -> Output:
+        """Simulate at theta, (d,) or (b, d)."""
+        given: Array = theta
+        if self.tensors:
+            import torch
 
-    asked: set[int] | None = None
-
-    def __array_finalize__(self, obj: object) -> None:
-        self.asked = getattr(obj, "asked", None)
-
-    def __getitem__(self, key: Any) -> Any:
-        if self.asked is not None and self.ndim == 2 and isinstance(key, int | np.integer):
-            self.asked.add(int(key) % len(self))
-        return super().__getitem__(key)
-
-
-def _asks_for_one_row(caller: Caller, kinds: Floats, seed: Seed) -> bool:
-    """Whether some rows of a batch are read by index and others are not.
-
-    ``theta[0]`` is the first entry of one parameter, but the first row of a batch. With a single
-    entry per parameter nothing else may show that all rows are treated like the first.
-    """
-    watched = kinds.view(_Watched)
-    watched.asked = set()
-    try:
-        caller.raw(watched, Seed(seed.entropy, spawn_key=seed.spawn_key))
-    except Exception:
-        return False  # it does not take this kind of array
-    return 0 < len(watched.asked) < len(kinds)
-
-
-def _summarises_batches(caller: Caller, summary: Summary, theta: Floats, seed: Seed) -> bool:
-    """Whether the summary of a batch has the summaries of its members as rows."""
-    for some in (theta, *theta[:, None]):  # one of them may fail
-        try:
-            output = caller.raw(some, seed.spawn(1)[0])
-            if isinstance(output, Mapping):
-                return True  # the parts of a batch cannot be told apart before the summary
-            xs = as_table(output, len(some), flat=False)[0]
-            break
-        except Exception:
-            continue
-    else:
-        return False
-    try:
-        together = as_table(summary(xs), len(xs))[0]
-        alone = [as_row(summary(x))[0] for x in xs]
-    except Exception:
-        try:
-            as_row(summary(xs[0]))
-        except Exception:
-            return True  # it works for batches only, if at all
-        return False
-    return all(
-        row.shape == whole.shape and np.allclose(row, whole, equal_nan=True)
-        for row, whole in zip(alone, together, strict=True)
-    )
+            given = torch.as_tensor(theta, dtype=torch.get_default_dtype())
+        state = np.random.get_state()  # noqa: NPY002
+        seed = int(np.random.randint(2**31))  # noqa: NPY002
+        np.random.set_state(state)  # noqa: NPY002
+        with torch_seed(seed):
+            return self.simulator(given)

@@ -28,7 +28,7 @@ from kernelbayes.likelihood_free.running.calling import Failed, Outputs, Row
 from kernelbayes.types import Floats, Ints, Names
 
 if TYPE_CHECKING:
-    from kernelbayes.likelihood_free.running.run import Plan
+    from kernelbayes.likelihood_free.simulate import Plan
 
 BLOCK = 500  # parameters drawn, and batches simulated, together: changing it changes every seed
 MAGIC = b"KBRUNS1\n"
@@ -119,10 +119,10 @@ class Journal:
 
     def add(self, first: int, theta: Floats, outputs: Outputs) -> None:
         """Keep simulations number ``first`` and following, at theta (k, d)."""
-        self.names = self.names or outputs.names
-        self.rows.update(enumerate(outputs.rows, start=first))
-        if self.file is not None:
-            for record in _records(self.number, first, theta, outputs):
+        with undisturbed():
+            self.names = self.names or outputs.names
+            self.rows.update(enumerate(outputs.rows, start=first))
+            for record in _records(self.number, first, theta, outputs) if self.file else ():
                 self._write(record)
 
     def close(self) -> None:
