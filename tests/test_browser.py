@@ -182,7 +182,7 @@ def test_dragging_zooms_and_a_double_click_shows_all(browser, address):
 
 def test_the_live_page_draws_what_is_sent(browser):
     with Live(0) as server:
-        opened(browser, f"http://{server.own[0]}/")
+        opened(browser, f"http://{server.hosts[0]}/")
         for t in range(1, 30):
             step = {
                 "t": t,
@@ -205,7 +205,7 @@ def test_the_live_page_draws_what_is_sent(browser):
 
 def test_the_live_page_draws_probabilities_of_categories(browser):
     with Live(0) as server:
-        opened(browser, f"http://{server.own[0]}/")
+        opened(browser, f"http://{server.hosts[0]}/")
         for t in range(1, 6):
             # "low" is a category here, and "z" a number beside it.
             step = {"t": t, "z_mean": 0.5, "z_sd": 0.1, "z_low": 0.4, "z_high": 0.6}

@@ -216,7 +216,7 @@ def test_tune_of_a_filter(walk, capsys, tmp_path, monkeypatch):
         found.tuning_ = [{"score": 0.5, "kernel": kb.Gaussian(1.0)}, {"score": 0.7, "rank": 3}]
         return found
 
-    monkeypatch.setattr("kernelbayes.cli.state_space.tune_filter", tuned)
+    monkeypatch.setattr("kernelbayes.cli.filter.tune_filter", tuned)
     model = str(tmp_path / "walk.kb")
     given = ["tune", train, "--x", "x", "--z", "z", "--sequence", "walk", "--save", model]
     assert main(given) == 0

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 
 from kernelbayes import __version__
-from kernelbayes.cli import analyse, choose, show, state_space
+from kernelbayes.cli import analyse, filter, show, tune
 from kernelbayes.cli.errors import InputError, Parser
 
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit:  # after --help or --version
             sys.stdout.flush()
             raise
-        arguments.told = shlex.join(["kernelbayes", *words])
+        arguments.command_line = shlex.join(["kernelbayes", *words])
         if arguments.command is None:
             parser.print_help()
             return 0
@@ -61,7 +61,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
-    for part in (analyse, state_space, choose, show):
+    for part in (analyse, filter, tune, show):
         for add in part.COMMANDS:
             add(commands)
     return parser

@@ -35,12 +35,7 @@ def add_posterior(commands: Any) -> None:
 
 
 def _posterior(arguments: argparse.Namespace) -> None:
-    if arguments.model is not None:
-        model, columns = common.stored(arguments, KernelBayesRule)
-    else:
-        common.training(arguments)
-        model, columns = fitted_rule(arguments)
-        common.keep(arguments, model, columns)
+    model, columns = common.model_of(arguments, KernelBayesRule, fitted_rule)
     if arguments.new is None:
         if arguments.save is None:
             raise InputError("give --new FILE, or --save FILE to keep the fitted model")
@@ -57,7 +52,7 @@ def _posterior(arguments: argparse.Namespace) -> None:
             names = (f"{name}_{end}" for end in ("sd", "low", "high"))
             table |= dict(zip(names, every[:, j].T, strict=True))
     trust = {"support": to_numpy(found.diagnostics.support), "ess": to_numpy(found.ess)}
-    common.page_of(arguments, model, columns, found, lambda: calibrate(model))
+    common.report_model(arguments, model, columns, found, lambda: calibrate(model))
     sheets.write({**table, **trust}, arguments.out)
 
 
@@ -132,7 +127,7 @@ def _infer(arguments: argparse.Namespace) -> None:
     d = np.atleast_1d(found.mean()).shape[0]
     labels = arguments.theta or list(found.names or [f"theta{j}" for j in range(d)])
     data = {"simulations of": arguments.source, "observed": arguments.observed}
-    common.page(arguments, found, data, names=labels, level=arguments.level)
+    common.write_report(arguments, found, data, names=labels, level=arguments.level)
     if arguments.draws is not None:
         draws = found.sample(arguments.draws, rng=arguments.seed, method="iid")
         sheets.write(dict(zip(labels, to_numpy(draws).T, strict=True)), arguments.out)
@@ -151,7 +146,7 @@ def _one(x: Any, path: Path) -> Any:
 
 def _problem(path: Path) -> dict[str, Any]:
     try:
-        with errors.told("read", path):
+        with errors.explained("read", path):
             found = runpy.run_path(str(path))
     except InputError:
         raise
@@ -206,7 +201,7 @@ def _test(arguments: argparse.Namespace) -> None:
     data = {"tables": ", ".join(map(str, arguments.tables))}
     for title in ("x", "y", "given"):
         data |= {title: ", ".join(getattr(arguments, title))} if getattr(arguments, title) else {}
-    common.page(arguments, result, data)
+    common.write_report(arguments, result, data)
     sheets.write_json({"test": name, **found}, arguments.out)
 
 
@@ -232,7 +227,7 @@ def _drift(arguments: argparse.Namespace) -> None:
     tables = [sheets.chosen(sheet, columns, path) for sheet, path in zip(read, paths, strict=True)]
     report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
     rows = report.columns
-    common.page(arguments, report, {"before": arguments.before, "after": arguments.after})
+    common.write_report(arguments, report, {"before": arguments.before, "after": arguments.after})
     sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
     if not arguments.quiet:
         print(report.verdict, file=sys.stderr)
@@ -282,7 +277,7 @@ def _graph(arguments: argparse.Namespace) -> None:
     if arguments.report is not None:
         asked = model.query(holes or list(new), evidence=new)
         data = {"table": arguments.data, "filled": path, "rows": len(next(iter(new.values())))}
-        common.page(arguments, asked, data, model=model, level=arguments.level)
+        common.write_report(arguments, asked, data, model=model, level=arguments.level)
     sheets.write(found, arguments.out)
 
 

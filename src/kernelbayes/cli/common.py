@@ -1,6 +1,7 @@
 """Shared by the commands: options, models from files, tables of answers."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from kernelbayes.cli.sheets import Sheet
 from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.files import load, save
 from kernelbayes.report import report
+
+Fitted = tuple[Any, dict[str, Any]]  # a model, and the columns it was fitted on
 
 
 def add_command(
@@ -50,38 +53,46 @@ def add_model(command: Any) -> None:
     add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
 
 
-def stored(arguments: argparse.Namespace, kind: type) -> tuple[Any, dict[str, Any]]:
-    """Model from a file, and the columns it was fitted on."""
-    with errors.told("read", arguments.model):
-        found = load(arguments.model)
-    if isinstance(found, kind):
-        raise InputError(f"{arguments.model} was not written by this command; it has no columns")
-    if not (isinstance(found, dict) and isinstance(found.get("model"), kind)):
-        raise InputError(f"{arguments.model} does not contain a {kind.__name__}")
-    return found["model"], found["columns"]
-
-
-def keep(arguments: argparse.Namespace, model: Any, columns: dict[str, Any]) -> None:
-    """Write the model, if requested."""
+def model_of(
+    arguments: argparse.Namespace, kind: type, fit: Callable[[argparse.Namespace], Fitted]
+) -> Fitted:
+    """Model and its columns: from the file --model, or fitted to TRAIN and saved if requested."""
+    path = getattr(arguments, "model", None)
+    if path is not None:
+        with errors.explained("read", path):
+            found = load(path)
+        if isinstance(found, kind):
+            raise InputError(f"{path} was not written by this command; it has no columns")
+        if not (isinstance(found, dict) and isinstance(found.get("model"), kind)):
+            raise InputError(f"{path} does not contain a {kind.__name__}")
+        return found["model"], found["columns"]
+    wanted = {"TRAIN": arguments.data, "--x": arguments.x, "--z": arguments.z}
+    missing = [name for name, value in wanted.items() if value is None]
+    if missing:
+        raise InputError(f"give {' and '.join(missing)}, or --model FILE")
+    model, columns = fit(arguments)
     if arguments.save is not None:
-        with errors.told("write", arguments.save):
+        with errors.explained("write", arguments.save):
             save({"model": model, "columns": columns}, arguments.save)
+    return model, columns
 
 
-def page(arguments: argparse.Namespace, result: Any, data: dict[str, Any], **what: Any) -> None:
+def write_report(
+    arguments: argparse.Namespace, result: Any, data: dict[str, Any], **options: Any
+) -> None:
     """Write the report, if requested; it names the command that makes it again."""
     if arguments.report is None:
         return
-    told = {title: value for title, value in data.items() if value is not None}
-    with errors.told("write", arguments.report):
-        report(result, arguments.report, data=told, code=arguments.told, **what)
+    known = {title: value for title, value in data.items() if value is not None}
+    with errors.explained("write", arguments.report):
+        report(result, arguments.report, data=known, code=arguments.command_line, **options)
 
 
 # Roles of the columns of a model, in words.
 KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
 
 
-def page_of(
+def report_model(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], found: Any, learn: Any
 ) -> None:
     """Write the report of a model's answer, with its calibration where there is a closed form."""
@@ -95,15 +106,7 @@ def page_of(
     except (TypeError, ValueError):
         held_out = None
     options = {"names": columns["z"], "level": arguments.level, "calibration": held_out}
-    page(arguments, found, data, model=model, **options)
-
-
-def training(arguments: argparse.Namespace) -> None:
-    """Raise unless the training table and its columns are given."""
-    wanted = {"TRAIN": arguments.data, "--x": arguments.x, "--z": arguments.z}
-    missing = [name for name, value in wanted.items() if value is None]
-    if missing:
-        raise InputError(f"give {' and '.join(missing)}, or --model FILE")
+    write_report(arguments, found, data, model=model, **options)
 
 
 def table_of(beliefs: Any, names: list[str], level: float) -> Sheet:

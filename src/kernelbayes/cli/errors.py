@@ -12,7 +12,7 @@ class InputError(Exception):
 
 
 @contextmanager
-def told(what: str, path: Path) -> Iterator[None]:
+def explained(what: str, path: Path) -> Iterator[None]:
     """Say which file the system does not let us read or write, and why."""
     try:
         yield

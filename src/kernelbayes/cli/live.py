@@ -28,14 +28,14 @@ class Live(ThreadingHTTPServer):
             super().__init__(("127.0.0.1", port), Handler)
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot serve on port {port}: {error}") from error
-        self.own = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
+        self.hosts = f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
 
     def publish(self, step: dict[str, Any], end: bool = False) -> None:
         """Send the numbers of one step to all open pages."""
-        told = json.dumps({n: v if isinstance(v, str) else _finite(v) for n, v in step.items()})
+        text = json.dumps({n: v if isinstance(v, str) else _finite(v) for n, v in step.items()})
         with self.changed:
-            self.seen.append(f"{'event: end' if end else ': step'}\ndata: {told}\n\n")
+            self.seen.append(f"{'event: end' if end else ': step'}\ndata: {text}\n\n")
             self.sent, self.ended = self.sent + 1, end
             self.changed.notify_all()
 
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the page or its events; other host names are refused (DNS rebinding)."""
-        if self.headers.get("Host") not in self.server.own:
+        if self.headers.get("Host") not in self.server.hosts:
             return self.send_error(403)
         kinds = {"/": "text/html; charset=utf-8", "/events": "text/event-stream"}
         if self.path not in kinds:
@@ -71,7 +71,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write((files("kernelbayes.report") / "live.html").read_bytes())
         return None
 
-    def _events(self, live: Live, at: int = 0, ended: bool = False) -> None:
+    def _events(self, live: Live) -> None:
+        at, ended = 0, False
         while not ended:
             with live.changed:
                 if at == live.sent:

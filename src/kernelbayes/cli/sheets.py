@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.cli.errors import InputError, told
+from kernelbayes.cli.errors import InputError, explained
 
 # A table: columns of numbers (NaN where empty) or of strings, by name, all of one length.
 Sheet = dict[str, npt.NDArray[Any]]
@@ -25,7 +25,7 @@ def read(path: Path) -> Sheet:
     if kind not in (".csv", ".parquet"):
         raise InputError(f"{path}: unknown file type {kind!r}; use .csv or .parquet")
     try:
-        with told("read", path):
+        with explained("read", path):
             sheet = _read_csv(path) if kind == ".csv" else _read_parquet(path)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not a text file in UTF-8") from error
@@ -108,7 +108,7 @@ def write(sheet: Mapping[str, Any], out: Path | None) -> None:
     columns = {name: np.asarray(column) for name, column in sheet.items()}
     if out is not None and out.suffix.lower() == ".parquet":
         frame = _parquet().DataFrame({name: column.tolist() for name, column in columns.items()})
-        with told("write", out):
+        with explained("write", out):
             (frame.write_parquet if hasattr(frame, "write_parquet") else frame.to_parquet)(out)
         return
     with _written(out) as file:
@@ -134,7 +134,7 @@ def _written(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
-    with told("write", out), out.open("w", newline="") as file:
+    with explained("write", out), out.open("w", newline="") as file:
         yield file
 
 

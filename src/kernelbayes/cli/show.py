@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernelbayes.cli.errors import InputError, page, seed, told
+from kernelbayes.cli.errors import InputError, explained, page, seed
 from kernelbayes.demo.story import demo
 
 COPY = Path("kernelbayes-experiments")  # where an installed package runs its experiments
@@ -39,7 +39,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     out: Path = arguments.out
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a directory, but {out} is a file")
-    with told("write to", out):
+    with explained("write to", out):
         for line in demo(out, arguments.seed, arguments.report):
             print(line, flush=True)
 
@@ -86,7 +86,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if given.out is not None or folder == bundle:
         out = given.out or COPY
         results = shutil.ignore_patterns("*.csv", "*.png", "*.md", "*.jsonl", "__pycache__")
-        with told("write to", out):
+        with explained("write to", out):
             shutil.copytree(folder, out, ignore=results, dirs_exist_ok=True)
         script = out / script.relative_to(folder)
     code = subprocess.run([sys.executable, str(script), *options], check=False).returncode

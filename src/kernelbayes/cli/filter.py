@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
-from kernelbayes.cli.common import add_command, add_model, keep, page_of, stored, table_of, training
+from kernelbayes.cli.common import add_command, add_model, model_of, report_model, table_of
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.live import PORT, Live
 from kernelbayes.files import load, save
@@ -49,16 +49,11 @@ def _filter(arguments: argparse.Namespace) -> None:
         raise InputError("--serve needs --follow")
     if arguments.follow and arguments.report is not None:
         raise InputError("--report is for recordings; with --follow use --serve")
-    if arguments.model is not None:
-        model, columns = stored(arguments, KernelBayesFilter)
-    else:
-        training(arguments)
-        model, columns = fitted_filter(arguments)
-        keep(arguments, model, columns)
+    model, columns = model_of(arguments, KernelBayesFilter, fitted_filter)
     if arguments.follow:
         with nullcontext() if arguments.serve is None else Live(arguments.serve) as live:
             if live is not None:
-                print(f"kernelbayes: see http://{live.own[0]}/", file=sys.stderr, flush=True)
+                print(f"kernelbayes: see http://{live.hosts[0]}/", file=sys.stderr, flush=True)
             _follow(arguments, model, columns, live)
         return
     if arguments.new is None:
@@ -78,7 +73,9 @@ def _filter(arguments: argparse.Namespace) -> None:
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     found = beliefs[0] if len(beliefs) == 1 else beliefs
     held_out, smooth = beliefs[0].calibration, arguments.smooth
-    page_of(arguments, model, columns, found, lambda: held_out or model.calibrate(smooth=smooth))
+    report_model(
+        arguments, model, columns, found, lambda: held_out or model.calibrate(smooth=smooth)
+    )
     sheets.write(joined, arguments.out)
 
 

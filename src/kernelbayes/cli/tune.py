@@ -6,8 +6,10 @@ from typing import Any
 
 from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.analyse import fitted_rule
-from kernelbayes.cli.common import add_command, keep, page, training
-from kernelbayes.cli.state_space import fitted_filter
+from kernelbayes.cli.common import add_command, model_of, write_report
+from kernelbayes.cli.filter import fitted_filter
+from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.filters import KernelBayesFilter
 
 
 def add_tune(commands: Any) -> None:
@@ -33,16 +35,16 @@ def add_tune(commands: Any) -> None:
 
 
 def _tune(arguments: argparse.Namespace) -> None:
-    training(arguments)
     filters = arguments.filter or arguments.sequence is not None or arguments.u is not None
     if filters and arguments.prior is not None:
         raise errors.InputError("--prior is for tables of independent rows, not for filters")
-    model, columns = (fitted_filter if filters else fitted_rule)(arguments)
-    keep(arguments, model, columns)
+    fit, kind = (fitted_filter, KernelBayesFilter) if filters else (fitted_rule, KernelBayesRule)
+    model, _ = model_of(arguments, kind, fit)
     titles = dict.fromkeys(title for row in model.tuning_ for title in row)
     table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
     data = {"training table": arguments.data, "observed": ", ".join(arguments.x)}
-    page(arguments, model, {**data, "hidden": ", ".join(arguments.z), "prior": arguments.prior})
+    data |= {"hidden": ", ".join(arguments.z), "prior": arguments.prior}
+    write_report(arguments, model, data)
     sheets.write(table, arguments.out)
 
 
