@@ -13,6 +13,7 @@ from scipy import stats
 
 import kernelbayes as kb
 from kernelbayes import NumericalWarning
+from kernelbayes.likelihood_free.running.forkserver import Child, packed
 from kernelbayes.likelihood_free.running.journal import (
     BLOCK,
     Journal,
@@ -20,7 +21,6 @@ from kernelbayes.likelihood_free.running.journal import (
     open_journal,
     read_journals,
 )
-from kernelbayes.likelihood_free.running.nursery import Child, packed
 from kernelbayes.likelihood_free.simulate import SimulationError, Simulations, simulate
 
 PRIOR = {"a": stats.norm(0, 1), "b": stats.uniform(0, 1)}

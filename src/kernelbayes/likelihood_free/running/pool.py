@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any, Protocol, Self
 
+from kernelbayes.likelihood_free.running.forkserver import Child, packed
 from kernelbayes.likelihood_free.running.journal import undisturbed
-from kernelbayes.likelihood_free.running.nursery import Child, packed
 
 # Calls sent to a worker at a time: about this much work, far above what sending costs
 # (milliseconds), and at most so many calls, which are made again if the worker dies.
@@ -76,13 +76,17 @@ class Pool:
         ``take()`` gives the next task, or None if there is none at present: it is asked again
         after every answer.
         """
-        self._function, self._version = _packed(function), self._version + 1
+        try:
+            self._function = pickle.dumps(("function", packed(function)))
+        except Exception as error:
+            raise TypeError(_UNSENDABLE.format(f"{type(error).__name__}: {error}")) from error
+        self._version += 1
         while True:
-            self._feed(take)
+            self._assign(take)
             busy = {worker.child.pipe: worker for worker in self._workers if worker.tasks}
             if not busy:
                 return
-            for pipe in wait(list(busy), self._patience(busy.values(), timeout)):
+            for pipe in wait(list(busy), self._seconds_left(busy.values(), timeout)):
                 yield from self._answers(busy[pipe])
             for worker in busy.values():
                 if worker in self._workers and self._late(worker, timeout):
@@ -90,7 +94,7 @@ class Pool:
                     self._remove(worker)
                     yield task, Lost(f"no answer within the timeout of {timeout:g} s")
 
-    def _feed(self, take: Callable[[], Any]) -> None:
+    def _assign(self, take: Callable[[], Any]) -> None:
         """Give every worker without work something to do."""
         idle = deque(worker for worker in self._workers if not worker.tasks)
         while idle or len(self._workers) < self._most:
@@ -152,7 +156,8 @@ class Pool:
             self._retried.add(id(task))  # perhaps somebody else killed it: once more
             return
         self._again.popleft()
-        how = f"killed by {_signal(code)}" if by_signal else f"exit code {code}"
+        known = {-number: number.name for number in signal.Signals}
+        how = f"killed by {known.get(code or 0, 'a signal')}" if by_signal else f"exit code {code}"
         yield task, Lost(f"its process died ({how})")
 
     def _remove(self, worker: _Worker) -> None:
@@ -166,7 +171,7 @@ class Pool:
             return False
         return time.monotonic() - worker.since > timeout and not worker.child.pipe.poll()
 
-    def _patience(self, busy: Any, timeout: float | None) -> float | None:
+    def _seconds_left(self, busy: Any, timeout: float | None) -> float | None:
         """Seconds until the first of the workers could be late."""
         if timeout is None:
             return None
@@ -178,20 +183,6 @@ _UNSENDABLE = (
     "the simulator cannot be sent to another process ({}); define it in a module, without open "
     "files, locks or connections, or use n_jobs=1 and no timeout"
 )
-
-
-def _packed(function: Callable[..., Any]) -> bytes:
-    try:
-        return pickle.dumps(("function", packed(function)))
-    except Exception as error:
-        raise TypeError(_UNSENDABLE.format(f"{type(error).__name__}: {error}")) from error
-
-
-def _signal(code: int | None) -> str:
-    try:
-        return signal.Signals(-(code or 0)).name
-    except ValueError:
-        return "a signal"
 
 
 def _serve(pipe: Any) -> None:

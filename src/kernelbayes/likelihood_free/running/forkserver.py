@@ -1,9 +1,9 @@
 """Start worker processes quickly and safely.
 
 Importing this library takes a second or two, and copies (forks) of a process with threads can
-hang. So one process is started per session, the nursery: it has imported the library, runs nothing
-else, and is copied for each worker within milliseconds. Without ``os.fork`` (Windows) each worker
-is a new process.
+hang. So one process is started per session, the fork server: it has imported the library, runs
+nothing else, and is copied for each worker within milliseconds. (That of ``multiprocessing`` would
+run the user's script again in each worker.) Without ``os.fork`` each worker is a new process.
 
 Workers have a process group of their own: Ctrl-C reaches the parent alone, and a worker is killed
 together with what it started. A worker whose parent is gone ends itself.
@@ -24,7 +24,6 @@ from typing import Any
 
 from kernelbayes.likelihood_free.running.journal import undisturbed
 
-Pipe = Connection  # the end of a pipe
 Serve = Callable[[Any], None]  # what a worker does with its end
 WATCH_SECONDS = 1.0  # how often a process looks whether its parent is still there
 EXIT_SECONDS = 1.0  # a process closes its pipe a moment before it has an exit code
@@ -36,12 +35,12 @@ class Child:
     def __init__(self, serve: Serve) -> None:
         context = _context()
         self.pipe, its = context.Pipe()
-        self._nursery: _Nursery | None = None
+        self._server: _ForkServer | None = None
         self._process: Any = None
         with undisturbed():
             if hasattr(os, "fork"):
-                self._nursery = _nursery()
-                self._pid = self._nursery.start(packed(serve), its)
+                self._server = _fork_server()
+                self._pid = self._server.start(packed(serve), its)
             else:
                 self._process = context.Process(target=_serve, args=(serve, its), daemon=True)
                 self._process.start()
@@ -49,25 +48,25 @@ class Child:
 
     def exit_code(self) -> int | None:
         """Code of a process that has ended, or is about to; None if it goes on."""
-        if self._nursery is not None:
-            return self._nursery.exit_code(self._pid)
+        if self._server is not None:
+            return self._server.exit_code(self._pid)
         self._process.join(EXIT_SECONDS)
         code: int | None = self._process.exitcode
         return code
 
     def kill(self) -> None:
         """End the process, and what it started."""
-        if self._nursery is None:
+        if self._server is None:
             self._process.terminate()
         else:
             for kill in (os.killpg, os.kill):  # before it has a group there is no group to kill
                 with suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
-            self._nursery.exit_code(self._pid)
+            self._server.exit_code(self._pid)
         self.pipe.close()
 
 
-class _Nursery:
+class _ForkServer:
     def __init__(self) -> None:
         context = _context()
         self.owner = os.getpid()
@@ -76,7 +75,7 @@ class _Nursery:
         self._pipe, its = context.Pipe()
         threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         environment = {name: os.environ.get(name, "1") for name in threads}
-        process = context.Process(target=_nurse, args=(its,), daemon=True, env=environment)
+        process = context.Process(target=_run_server, args=(its,), daemon=True, env=environment)
         with _held_back(signal.SIGINT):
             process.start()
         its.close()
@@ -101,7 +100,7 @@ class _Nursery:
                 try:
                     self._pipe.send(pid)
                     code = self._pipe.recv()
-                except (EOFError, OSError):  # the nursery is gone, and all workers with it
+                except (EOFError, OSError):  # the fork server is gone, and all workers with it
                     return -int(signal.SIGKILL)
                 if code is None:
                     return None
@@ -109,20 +108,20 @@ class _Nursery:
             return self._codes[pid]
 
 
-_the_nursery: _Nursery | None = None
+_known: _ForkServer | None = None
 
 
-def _nursery() -> _Nursery:
-    """Nursery of this process, started when it is first needed."""
-    global _the_nursery
+def _fork_server() -> _ForkServer:
+    """Fork server of this process, started when it is first needed."""
+    global _known
     if current_process().daemon:
         raise RuntimeError(
             "a daemonic process cannot start others; use n_jobs=1 and no timeout, or start this "
             "process with daemon=False"
         )
-    if _the_nursery is None or not _the_nursery.alive:
-        _the_nursery = _Nursery()
-    return _the_nursery
+    if _known is None or not _known.alive:
+        _known = _ForkServer()
+    return _known
 
 
 def packed(function: Callable[..., Any]) -> bytes:
@@ -151,8 +150,8 @@ def _held_back(number: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _nurse(pipe: Any) -> None:
-    """Be the nursery: start workers and report how they ended, as long as there is a parent."""
+def _run_server(pipe: Any) -> None:
+    """Be the fork server: start workers and report how they ended, as long as there is a parent."""
     parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgid(0, 0)
@@ -188,7 +187,7 @@ def _ended(pid: int) -> int | None:
 def _work(
     pipe: Any, serve: bytes, folder: str, path: list[str], environment: dict[str, str]
 ) -> None:
-    """Be a worker that was copied from the nursery; never returns."""
+    """Be a worker that was copied from the fork server; never returns."""
     code = 1
     try:
         with suppress(OSError):
