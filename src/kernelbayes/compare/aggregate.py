@@ -190,8 +190,8 @@ def mmd_fuse(
     best = problems[int(np.argmax(part))]
     rows = zip(problems, table[:, 0].tolist(), part.tolist(), strict=True)
     table_rows = tuple({"kernel": p.named, "statistic": t, "share": q} for p, t, q in rows)
-    told, seen = {"table": table_rows}, best.witness()
-    found = Outcome(float(every[0]), every[1:], best.estimate(), 1.0, told, None, seen)
+    details, witness = {"table": table_rows}, best.witness()
+    found = Outcome(float(every[0]), every[1:], best.estimate(), 1.0, details, None, witness)
     return replace(problem.finish(best, options.alpha, found, "fused", {}), power_estimate=None)
 
 

@@ -102,7 +102,7 @@ def trust(mu: Weighted) -> list[Row]:
     source = mu.diagnostics if mu.diagnostics is not None else getattr(mu, "info", None)
     support, filled = getattr(source, "support", None), filled_in(source)
     ess = np.atleast_1d(to_numpy(mu.ess))
-    # Where the prior's share is not told, it is all where there is no support.
+    # Where the prior's share is not known, it is all where there is no support.
     filled = (0.0 if support is None else to_numpy(support) == 0.0) if filled is None else filled
     outside = np.broadcast_to(np.asarray(to_numpy(filled), dtype=float), ess.shape)
     # Where every category is one point, weights are probabilities, and few points are no bad sign.

@@ -197,8 +197,10 @@ def _read(archive: zipfile.ZipFile, size: int, functions: Mapping[str, Any]) -> 
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         if manifest["format"] == FORMAT:
             raise
-        told = f"written by an older version of kernelbayes, in format {manifest['format']}"
-        raise _BadFile(f"{told}, which stored this model in another way; fit it again") from error
+        raise _BadFile(
+            f"written by an older version of kernelbayes, in format {manifest['format']}, which "
+            "stored this model in another way; fit it again"
+        ) from error
 
 
 def _arrays(archive: zipfile.ZipFile, listed: list[dict[str, Any]]) -> Iterator[npt.NDArray[Any]]:

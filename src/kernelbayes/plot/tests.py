@@ -211,7 +211,8 @@ def _magnification(peak: float) -> float:
     return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
 
 
-def _rugs(ax: Axes, samples: list[Floats | None], floor: float, height: float = 0.05) -> None:
+def _rugs(ax: Axes, samples: list[Floats | None], floor: float) -> None:
+    height = 0.05  # in units of the higher peak
     for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
         if sample is None:
             continue

@@ -1,4 +1,4 @@
-"""The door: what a user passes is read here once, and everything behind it trusts the result.
+"""Reading input: what a user passes is checked here once; everything behind trusts the result.
 
 :mod:`kernelbayes.arrays` turns arrays, frames, masked arrays and objects into numbers, in which NaN
 says what is missing. ``names`` puts columns in order by their names. ``values`` says what a sample

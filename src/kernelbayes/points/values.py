@@ -72,8 +72,8 @@ def vectors(points: Points) -> Array:
     try:
         return as_vectors(points, "points")
     except (TypeError, ValueError) as error:
-        told = "this question needs points in R^d; use expect(f) or prob(predicate)"
-        raise TypeError(told) from error
+        text = "this question needs points in R^d; use expect(f) or prob(predicate)"
+        raise TypeError(text) from error
 
 
 def refuse_missing(X: PointsLike, name: str) -> None:
