@@ -14,58 +14,24 @@ Time: quick 4 s, full about 1 min.
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
 import numpy as np
+from methods import WAYS, N, one_run
 from threadpoolctl import threadpool_limits
-
-from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd2, resample
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
-from report import check, options  # noqa: E402
+from report import canvas, check, options, write  # noqa: E402
 
-KERNEL = Gaussian(0.1)
-P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
-Q = GaussianEmbedding([0.0], [[0.02]], KERNEL)
-N = 100
-WAYS = {"Res-KH": "herding", "Res-Ex": "exchange", "Res-Trunc": "multinomial"}
 # The thesis does not list its ridges; these cover the range of sums of squares in Figure 3.3.
 RIDGES = 10.0 ** np.arange(-10, 1.5, 1.0)
 COLUMNS = ("ridge", "run", "sum of squares", "m_P", "woRes", *WAYS)
 # Figure 3.2: squared errors that the thesis prints, of one data set with A = 1.
 PUBLISHED = {"m_P": 8.49e-10, "woRes": 0.125, "m_P Res-KH": 4.74e-5, "Res-KH": 0.00827}
 PUBLISHED |= {"m_P Res-Trunc": 0.0538}
-
-
-def estimate(half_width, ridge, rng):
-    """Estimate of m_P: uniform points, ridge weights divided by their sum."""
-    X = rng.uniform(-half_width, half_width, size=N)
-    G = KERNEL(X)
-    # The gradient of |sum w_i k(., x_i) - m_P|^2 + ridge |w|^2 is zero.
-    weights = np.linalg.solve(G + ridge * np.eye(N), P(X))
-    return embed(X, KERNEL, weights / weights.sum())
-
-
-def transition(mu, rng):
-    """Sample x' ~ N(x, 0.1^2) at each point and keep the weights."""
-    return embed(mu.points + rng.normal(scale=0.1, size=mu.points.shape), KERNEL, mu.weights)
-
-
-def one_run(half_width, ridge, rng):
-    """Row of errors, and the errors of m_P after resampling."""
-    mu = estimate(half_width, ridge, rng)
-    row = {"sum of squares": float(np.sum(mu.weights**2)), "m_P": float(mmd2(mu, P))}
-    row["woRes"] = float(mmd2(transition(mu, rng), Q))
-    clouds = {"woRes": mu}
-    for name, method in WAYS.items():
-        clouds[name] = resample(mu, threshold=np.inf, method=method, rng=rng).embedding
-        row[f"m_P {name}"] = float(mmd2(clouds[name], P))
-        row[name] = float(mmd2(transition(clouds[name], rng), Q))
-    return row, clouds
 
 
 def slope(x, y):
@@ -137,15 +103,10 @@ def judge(rows):
 
 def draw(means, path):
     """Draw Figure 3.2 for one data set and Figure 3.3, if matplotlib is there."""
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("matplotlib is not installed: no picture")
+    made = canvas(1, 3, (12, 3.6))
+    if made is None:
         return
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    figure, (axes,) = made
     _, clouds = one_run(1.0, 1e-8, np.random.default_rng(0))
     axes[0].stem(clouds["woRes"].points[:, 0], clouds["woRes"].weights, markerfmt=".", basefmt=" ")
     axes[0].set(title="estimate of $m_P$: weights", xlabel="x")
@@ -158,7 +119,6 @@ def draw(means, path):
     for ax in axes[1:]:
         ax.legend(fontsize="small")
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def main():
@@ -169,10 +129,7 @@ def main():
         passed = demonstrate(runs)
         rows = sweep(runs)
         means, more = judge(rows)
-    with (HERE / f"{stem}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows({k: f"{v:.6g}" for k, v in row.items()} for row in rows)
+    write(rows, HERE / f"{stem}.csv", COLUMNS)
     draw(means, HERE / f"{stem}.png")
     return 0 if all(passed + more) else 1
 

@@ -12,7 +12,6 @@ Time: quick 4 s, full about 1 min.
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from kernelbayes import Gaussian, GaussianEmbedding, embed, mmd
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "statespace"))
 
-from report import check, options  # noqa: E402
+from report import canvas, check, options, write  # noqa: E402
 
 KERNEL = Gaussian(0.1)
 P = GaussianEmbedding([0.0], [[0.01]], KERNEL)
@@ -104,15 +103,10 @@ def judge(rows, sizes, truth):
 
 def draw(means, sizes, path):
     """Draw the three figures, if matplotlib is there."""
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("matplotlib is not installed: no picture")
+    made = canvas(2, 3, (10, 5.5), sharex=True)
+    if made is None:
         return
-    figure, axes = plt.subplots(2, 3, figsize=(10, 5.5), layout="constrained", sharex=True)
+    figure, axes = made
     for ax, name in zip(axes.T.flat, FUNCTIONS, strict=True):
         ax.loglog(sizes, means["m_P"], "k.-", label="$m_P$")
         ax.loglog(sizes, means["root sum of squares"], "r.-", label="root sum of squares")
@@ -121,7 +115,6 @@ def draw(means, sizes, path):
     for ax in axes[1]:
         ax.set_xlabel("n")
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def main():
@@ -135,10 +128,7 @@ def main():
         rows = [one_run(n, run, truth) for n in sizes for run in seeds]
     means, passed = judge(rows, sizes, truth)
     stem = "full" if full else "quick"
-    with (HERE / f"{stem}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows({k: f"{v:.6g}" for k, v in row.items()} for row in rows)
+    write(rows, HERE / f"{stem}.csv", COLUMNS)
     draw(means, sizes, HERE / f"{stem}.png")
     return 0 if passed else 1
 

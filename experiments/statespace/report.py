@@ -153,12 +153,25 @@ def finish(given, rows, folder, passed, ylabel, **drawing):
     return 0 if passed else 1
 
 
-def write(rows, path):
-    """Write all rows to a csv file."""
+def write(rows, path, header=HEADER):
+    """Write rows, of values or dicts by the names in ``header``, to a csv file."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(HEADER)
-        writer.writerows((*row[:-1], f"{row[-1]:.6g}") for row in rows)
+        writer.writerow(header)
+        for row in rows:
+            values = [row[name] for name in header] if isinstance(row, dict) else row
+            writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in values)
+
+
+def canvas(high=1, wide=1, size=None, **sharing):
+    """Return a figure and its axes (high, wide), or None if matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("matplotlib is not installed: no picture")
+        return None
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(high, wide, squeeze=False, **sharing)
 
 
 def draw(table, path, ylabel, xlabel="training pairs", published=None, log=False):
@@ -166,24 +179,13 @@ def draw(table, path, ylabel, xlabel="training pairs", published=None, log=False
 
     ``published`` has errors by (method, problem, size): crosses in the colour of the method.
     """
-    try:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("matplotlib is not installed: no picture")
-        return
     problems = list(dict.fromkeys(p for _, p, _ in table))
     wide = min(len(problems), 4)
     high = -(-len(problems) // wide)
-    figure, panels = plt.subplots(
-        high,
-        wide,
-        figsize=(1.0 + 3.6 * wide, 0.6 + 3.0 * high),
-        layout="constrained",
-        squeeze=False,
-    )
+    made = canvas(high, wide, (1.0 + 3.6 * wide, 0.6 + 3.0 * high))
+    if made is None:
+        return
+    figure, panels = made
     for problem, axes in zip(problems, panels.flat, strict=False):
         for method in dict.fromkeys(m for m, p, _ in table if p == problem):
             sizes = [s for m, p, s in table if (m, p) == (method, problem)]
@@ -199,4 +201,3 @@ def draw(table, path, ylabel, xlabel="training pairs", published=None, log=False
         axes.set_axis_off()
     panels[0, 0].legend(fontsize="x-small")
     figure.savefig(path, dpi=150)
-    plt.close(figure)
