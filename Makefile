@@ -17,7 +17,7 @@ help:
 	@echo "make test-slow   statistical checks at full size"
 	@echo "make fuzz        10 000 good, hard and hostile calls of every public function, with counts"
 	@echo "make bench       timings, printed as ratios"
-	@echo "make reproduce   all experiments in their quick mode, into build/experiments"
+	@echo "make reproduce   all experiments in their quick mode, two at a time, into build/experiments"
 	@echo "make docs        build the documentation into docs/_build"
 
 $(BIN)/python:
@@ -95,9 +95,12 @@ bench: $(VENV)/.dev
 
 # Quick runs show that all works: they end with 0 unless something breaks. Three need torch.
 reproduce: $(VENV)/.dev
-	@set -e; for script in experiments/*/run.py; do name=$$(basename $$(dirname $$script)); \
+	@mkdir -p build/experiments
+	@for script in experiments/*/run.py; do name=$$(basename $$(dirname $$script)); \
 	  case $$name in iw22_fig5|iw22_fig6|pendulum) $(BIN)/python -c "import torch" 2>/dev/null || continue;; esac; \
-	  echo "== $$name"; $(ONE_THREAD) $(BIN)/kernelbayes reproduce $$name --quick --out build/experiments; done
+	  echo $$name; done | $(ONE_THREAD) xargs -P 2 -I{} sh -c '$(BIN)/kernelbayes reproduce {} --quick \
+	  --out build/experiments > build/experiments/{}.log 2>&1; code=$$?; \
+	  cat build/experiments/{}.log; echo "== {} ended with $$code"; [ $$code = 0 ] || exit 255'
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
