@@ -2,8 +2,8 @@
 
 Filters learn from the first half of a film how a camera turns and what it sees, and estimate its
 rotation matrix in the second half. Error: squared Frobenius distance to the true matrix, averaged
-over the frames. Noise of the pixels: variance 1e-4 and 1e-3. Quick: 300 frames each, one run. Full:
-1800 frames each, 10 runs.
+over the frames. Noise of the pixels: variance 1e-4 and 1e-3. Quick: 300 frames each, the first
+variance, one run. Full: 1800 frames each, 10 runs.
 
     python experiments/kbr13_table1/run.py [--full] [--runs N] [--first SEED] [--jobs 2] [--only SO]
 """
