@@ -1,7 +1,7 @@
 """Choices on held-out data: kernels from pairs, iterations from cases with known answers."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +72,7 @@ def choose_scales(learned: Learned, kernels: Kernels, floor: Floor) -> tuple[Lea
             continue
 
         def score(kernel: Kernel, place: Place = place, found: Learned = found) -> Row:
-            changed = with_kernel(found, *place, kernel)
+            changed = with_kernels(found, *place, lambda _: kernel)
             touched = [changed.relations[r] for r in sorted({r for r, _ in place[1]})]
             scores = np.concatenate([held_out_scores(relation, floor) for relation in touched])
             return {"score": -float(scores.mean()), "scores": scores, "learned": changed}
@@ -109,36 +109,31 @@ def _open_places(learned: Learned, kernels: Kernels) -> list[Place]:
     return whole + [(d, [end]) for d, some in whole if len(some) > 1 for end in some]
 
 
-def with_kernel(learned: Learned, number: int, ends: Sequence[End], kernel: Kernel) -> Learned:
-    """Replace the kernel at some ends of edges, and that of their domain if there are several."""
-    domains, relations = list(learned.domains), list(learned.relations)
-    changed = replace(domains[number], kernel=kernel)
+def with_kernels(
+    learned: Learned, number: int, ends: Iterable[End], change: Callable[[Kernel], Kernel]
+) -> Learned:
+    """Change the kernels at some ends of edges, and that of their domain if there are several."""
+    domains, relations, ends = list(learned.domains), list(learned.relations), list(ends)
+    made: dict[Domain, Domain] = {}  # edges share domains
+
+    def changed(domain: Domain) -> Domain:
+        return made.setdefault(domain, replace(domain, kernel=change(domain.kernel)))
+
     if len(ends) != 1 or (learned.sides == number).sum() == 1:
-        domains[number] = changed
+        domains[number] = changed(domains[number])
     for r, side in ends:
-        first, second = (changed if k == side else d for k, d in enumerate(relations[r].domains))
+        first, second = (changed(d) if k == side else d for k, d in enumerate(relations[r].domains))
         relations[r] = replace(relations[r], first=first, second=second)
-    return Learned(learned.graph, tuple(domains), tuple(relations))
+    return replace(learned, domains=tuple(domains), relations=tuple(relations))
 
 
 def rescaled(learned: Learned, nodes: Iterable[Node], scale: float) -> Learned:
     """Multiply the bandwidths of some nodes' samples, at all of their edges."""
     numbers = {int(learned.graph.domain[learned.graph.position[node]]) for node in nodes}
-    made: dict[Domain, Domain] = {}  # edges share domains
-
-    def scaled(domain: Domain, number: int) -> Domain:
-        kernel = domain.kernel.scaled(scale)
-        if number not in numbers or kernel == domain.kernel:
-            return domain
-        return made.setdefault(domain, replace(domain, kernel=kernel))
-
-    domains = tuple(scaled(domain, k) for k, domain in enumerate(learned.domains))
-    relations = []
-    for relation, ends in zip(learned.relations, learned.sides, strict=True):
-        first, second = map(scaled, relation.domains, ends.tolist())
-        same = (first, second) == relation.domains
-        relations.append(relation if same else replace(relation, first=first, second=second))
-    return Learned(learned.graph, domains, tuple(relations))
+    for number in numbers if scale != 1.0 else ():
+        ends = [(int(r), int(side)) for r, side in np.argwhere(learned.sides == number)]
+        learned = with_kernels(learned, number, ends, lambda kernel: kernel.scaled(scale))
+    return learned
 
 
 def scored_iterations(
