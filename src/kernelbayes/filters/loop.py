@@ -252,12 +252,14 @@ def run_all(
     with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
         for t in range(longest):
             alive = [run for run in runs if t < len(run.seen)]
-            W, lost = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1), None
+            W = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1)
+            lost = gammas = None
             if t > 0:
                 U = [run.controls[t] for run in alive]
-                W, lost = predict(model.dynamics_, W, None if U[0] is None else stack_rows(U), t)
+                together = None if U[0] is None else stack_rows(U)
+                W, lost, gammas = predict(model.dynamics_, W, together, t)
             seen = [run.seen[t] for run in alive]
-            W, infos = update(model.dynamics_, W, seen, None if t else start.unknown, lost)
+            W, infos = update(model.dynamics_, W, seen, None if t else start.unknown, lost, gammas)
             for j, run in enumerate(alive):
                 run.weights.append(W[:, j])
                 run.infos.append(infos[j])
@@ -309,13 +311,13 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
     W, states, seen, infos = w[:, None], [], [], []
     for h in range(horizon):
         row = None if controls is None else take(controls, [h])
-        W, lost = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
+        W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
         xp = namespace(W)
         states.append(W[:, 0])
         ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
         infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
-        w = prior_weights(model.dynamics_, W)[:, 0]  # over training pairs, KBR13 section 4.3
-        seen.append(normalised(w))
+        gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
+        seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
     seen = told_ahead(seen, states[0], infos)
     X, names, encoder = model.X_, model.names_x_, model.encoder_
     estimates = encoder is not None and encoder.regression is not None and not encoder.beside

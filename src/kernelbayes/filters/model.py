@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import like, namespace
+from kernelbayes.arrays import like, namespace, row_blocks
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
 from kernelbayes.gram.lapack import solve_triangular
@@ -102,6 +102,21 @@ class Dynamics:
     def after(self) -> LowRank:
         """Gram matrix, by features (m, r), of the states that transitions lead to."""
         return LowRank(take(self.features, self.target) if self.moved is None else self.moved)
+
+    @cached_property
+    def onward(self) -> Array | None:
+        """Takes features of a belief to coefficients of its prediction's weights on the sample.
+
+        An (r, r) matrix; None where these are not linear in the features of the belief alone.
+        """
+        if self.shift or any((self.controlled, self.simulated, self.ratio)):
+            return None
+        L, found = self.features, 0.0
+        for rows in row_blocks(len(self.source), L.shape[1]):
+            before, after = take(L, self.source[rows]), take(L, self.target[rows])
+            before = before if self.moving is None else scale_rows(self.moving[rows], before)
+            found = found + after.T @ before
+        return self.to_prior @ (found @ self.transport)
 
     def acting(self, control: Points | None) -> Points | None:
         """Check controls (k, ...); a ValueError where one is missing or unexpected."""

@@ -61,36 +61,51 @@ LEFT = 0.9
 
 def predict(
     dynamics: Dynamics, W: Array, control: Points | None = None, t: int = 0
-) -> tuple[Array, Floats | Bools]:
+) -> tuple[Array, Floats | Bools, Array | None]:
     """Predictions (n, k) at time t from beliefs W (n, k) one step before; how much was lost (k,).
 
-    Where a control is unlike all that acted on such states, the prediction is the one without
-    controls. A belief that has left the training sample has no prediction: any state may come next.
+    Also their weights (n, k) on the training sample, if these are found on the way. Where a control
+    is unlike all that acted on such states, the prediction is the one without controls. A belief
+    that has left the training sample has no prediction: any state may come next.
     """
     if dynamics.simulated is not None:  # KMCF16 Alg. 4
-        return dynamics.simulated.predict(W, control, t)
-    V, lost = _moved(dynamics, W, control)
+        V, lost = dynamics.simulated.predict(W, control, t)
+        return V, lost, V  # already expressed by its weights on the training sample
+    V, lost, gammas = _moved(dynamics, W, control)
     if dynamics.controlled is not None and lost.any():
-        free, lost_again = _moved(replace(dynamics, controlled=None), W, None)
+        free, lost_again, _ = _moved(replace(dynamics, controlled=None), W, None)
         xp = namespace(V)
         V, lost = xp.where(like(lost, V)[None, :] > 0.5, free, V), lost & lost_again
-    return V, lost
+    return V, lost, gammas
 
 
-def _moved(dynamics: Dynamics, W: Array, control: Points | None) -> tuple[Array, Bools]:
-    """Predictions (n, k) that sum to one, uniform where nothing is left; and where that is (k,)."""
-    V = scatter(transition_weights(dynamics, W, control), dynamics.target, W.shape[0])
-    none = np.zeros(V.shape[1], dtype=bool)
+def _moved(
+    dynamics: Dynamics, W: Array, control: Points | None
+) -> tuple[Array, Bools, Array | None]:
+    """Predictions (n, k) that sum to one, uniform where nothing is left; and where that is (k,).
+
+    Their weights on the sample come from the same pass over the features, which at large n is what
+    a step takes: a prediction's features are linear in the belief's.
+    """
+    xp, k, onward, gammas = namespace(W), W.shape[1], dynamics.onward, None
+    if onward is None:
+        a = transition_weights(dynamics, W, control)
+    else:
+        L, c = dynamics.features, dynamics.features.T @ W
+        both = L @ xp.concat([dynamics.transport @ c, onward @ c], axis=1)  # KBR13 eq. 17
+        a = counted(dynamics.moving, take(both[:, :k], dynamics.source))
+        gammas = counted(dynamics.counts, both[:, k:])
+    V = scatter(a, dynamics.target, W.shape[0])
+    none = np.zeros(k, dtype=bool)
     if dynamics.literal:
-        return V, none
-    xp = namespace(V)
+        return V, none, gammas
     mass = total(V, axis=0)
     lost = ~(mass > TRUSTED_SHARE * total(xp.abs(V), axis=0))  # also catches NaN
     if not xp.any(lost):
-        return V / mass, none
+        return V / mass, none, gammas if gammas is None else gammas / mass
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     even = counted(dynamics.counts, xp.ones_like(V) / V.shape[0])
-    return xp.where(lost[None, :], even, divided), np.asarray(to_numpy(lost))
+    return xp.where(lost[None, :], even, divided), np.asarray(to_numpy(lost)), None
 
 
 def transition_weights(dynamics: Dynamics, w: Array, control: Points | None = None) -> Array:
@@ -128,17 +143,19 @@ def update(
     seen: list[Seen],
     start: Start = None,
     lost: Floats | Bools | None = None,
+    gammas: Array | None = None,
 ) -> tuple[Array, list[StepInfo]]:
     """Beliefs (n, k) and what happened, from predictions V (n, k) and k observations.
 
     ``start`` says that nothing is known before the observation, and what to do then; ``lost`` (k,)
-    which share of each prediction was lost, 1 if it was reset to that.
+    which share of each prediction was lost, 1 if it was reset to that; ``gammas`` (n, k) are the
+    weights on the training sample, if known.
     """
     xp = namespace(V)
-    # KBR13, IW22: where nothing is known, all training states are alike.
-    flat = start is not None and not dynamics.literal
-    alike = xp.ones_like(V) / V.shape[0] if flat else V
-    gammas = counted(dynamics.counts, alike) if flat else prior_weights(dynamics, V)
+    if start is not None and not dynamics.literal:  # nothing is known: all states are alike
+        gammas = counted(dynamics.counts, xp.ones_like(V) / V.shape[0])  # KBR13, IW22
+    elif gammas is None:
+        gammas = prior_weights(dynamics, V)
     left = [0.0] * len(seen) if lost is None else [float(share) for share in lost]
     found = [
         posterior(dynamics, V[:, j], gammas[:, j], one, plain_ridge(dynamics, one, start), left[j])
@@ -255,12 +272,12 @@ def step(
         u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), kernel_u)))
     seen, past = observe(model, x, state.past, steps, u)
     W, history = state.belief.weights[:, None], state.history
-    lost = np.zeros(1)
+    lost, gammas = np.zeros(1), None
     for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u, state.unlike if t == state.t else 0.0))
-        W, again = predict(dynamics, W, u, t)
+        W, again, gammas = predict(dynamics, W, u, t)
         lost = np.maximum(lost, again)
-    W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost)
+    W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost, gammas)
     warn_rescued(infos)
     warn_reset(infos)
     names = model.names_z_

@@ -6,6 +6,7 @@ positive definite raises ``numpy.linalg.LinAlgError``; nothing is repaired here.
 the solve with a given Cholesky factor, are in :mod:`kernelbayes.gram.solvers`.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,14 @@ LinAlgError = np.linalg.LinAlgError
 HAGER_STEPS = 5  # LAPACK's own number: most matrices need two
 # OpenBLAS 0.3.30 with two threads factored 12,000 rows and crashed at 16,300 (OpenBLAS #2562).
 ROWS_AT_ONCE = 8192
+BLAS = ("gemm", "trsm", "syrk")
+
+
+@cache
+def _routine(name: str, *kinds: np.dtype[Any]) -> Any:
+    """Return LAPACK's or BLAS's routine for arrays of these types; finding it takes microseconds."""
+    found = scipy.linalg.get_blas_funcs if name in BLAS else scipy.linalg.get_lapack_funcs
+    return found(name, dtype=np.result_type(*kinds))
 
 
 def cholesky(A: Array) -> Array:
@@ -55,7 +64,7 @@ def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
             return np.zeros(B.shape, dtype=np.result_type(L, B))
         # LAPACK itself: SciPy's checks take longer than the solve of a small system. It reads
         # columns first, so a factor stored by rows is an upper one to it.
-        trtrs: Any = scipy.linalg.get_lapack_funcs("trtrs", (L, B))
+        trtrs = _routine("trtrs", L.dtype, B.dtype)
         rows = L.flags.c_contiguous
         Y, info = trtrs(L.T if rows else L, B, lower=not rows, trans=rows != transpose)
         if info > 0:
@@ -74,8 +83,7 @@ def solve_triangular(L: Array, B: Array, transpose: bool = False) -> Array:
 
 def solve_positive(A: Floats, b: Floats, overwrite: bool = False) -> Floats:
     """Solve A y = b for positive definite A (r, r), in one call of LAPACK: for hot loops."""
-    posv: Any = scipy.linalg.get_lapack_funcs("posv", (A, b))
-    _, y, info = posv(A, b, lower=1, overwrite_a=overwrite)
+    _, y, info = _routine("posv", A.dtype, b.dtype)(A, b, lower=1, overwrite_a=overwrite)
     if info > 0:
         raise LinAlgError("matrix is not positive definite")
     return np.asarray(y).reshape(b.shape)
@@ -108,8 +116,7 @@ def pivoted_factor(A: Floats) -> tuple[Floats, Ints, int]:
     LAPACK stops at the numerical rank, often far below r for smooth kernels; the columns beyond
     it, and what is above the diagonal, mean nothing.
     """
-    pstrf: Any = scipy.linalg.get_lapack_funcs("pstrf", (A,))
-    L, pivots, rank, _ = pstrf(A, lower=1)
+    L, pivots, rank, _ = _routine("pstrf", A.dtype)(A, lower=1)
     return L, pivots - 1, int(rank)
 
 
@@ -119,10 +126,8 @@ def condition_number(A: Array, L: Array, ridge: float) -> float:
         return 1.0
     if not isinstance(A, np.ndarray):
         return _condition_there(A, L, ridge)
-    lange: Any = scipy.linalg.get_lapack_funcs("lange", (A,))
-    norm = float(lange("1", A.T)) + ridge  # A is symmetric; A.T is not copied
-    pocon: Any = scipy.linalg.get_lapack_funcs("pocon", (L,))
-    reciprocal = float(pocon(L, norm, uplo="L")[0])
+    norm = float(_routine("lange", A.dtype)("1", A.T)) + ridge  # symmetric; A.T is not copied
+    reciprocal = float(_routine("pocon", L.dtype)(L, norm, uplo="L")[0])
     return 1.0 / reciprocal if reciprocal > 0.0 else float("inf")
 
 
@@ -149,16 +154,14 @@ def eliminate(F: Floats, rows: Floats, pivots: Ints, L: Floats) -> None:
     rows <- L^-1 (rows - F[:, pivots]^T F). BLAS writes into arrays stored by columns, which the
     transposes of these are.
     """
-    gemm, trsm = scipy.linalg.get_blas_funcs(("gemm", "trsm"), (rows,))
     if len(F):
-        gemm(-1.0, F.T, F[:, pivots], beta=1.0, c=rows.T, overwrite_c=True)
-    trsm(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
+        _routine("gemm", rows.dtype)(-1.0, F.T, F[:, pivots], beta=1.0, c=rows.T, overwrite_c=True)
+    _routine("trsm", rows.dtype)(1.0, L, rows.T, side=1, lower=1, trans_a=1, overwrite_b=True)
 
 
 def add_square(S: Floats, K: Floats) -> None:
     """Add K^T K to the lower triangle of S (r, r), stored by columns, in place."""
-    syrk: Any = scipy.linalg.get_blas_funcs("syrk", (S, K))
-    syrk(1.0, K.T, beta=1.0, c=S, overwrite_c=True, lower=True)
+    _routine("syrk", S.dtype, K.dtype)(1.0, K.T, beta=1.0, c=S, overwrite_c=True, lower=True)
 
 
 def eigh(A: Array) -> tuple[Array, Array]:

@@ -140,7 +140,7 @@ def _predicted(model: Filter, beliefs: Beliefs, s: Part, ahead: int) -> Beliefs:
     W = beliefs.weights[: T - ahead, ...].T
     for h in range(ahead):
         U = None if s.controls is None else take(s.controls, slice(h, T - ahead + h))
-        W, _ = predict(model.dynamics_, W, model.dynamics_.acting(U))
+        W, _, _ = predict(model.dynamics_, W, model.dynamics_.acting(U))
     return replace(beliefs, weights=W.T, info=None)
 
 
