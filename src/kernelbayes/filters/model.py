@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
-from kernelbayes.arrays import like, namespace, row_blocks
+from kernelbayes.arrays import like
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
-from kernelbayes.gram.lapack import solve_triangular
+from kernelbayes.gram.lapack import eigh, solve_triangular
 from kernelbayes.gram.solvers import scale_rows
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
@@ -44,6 +44,9 @@ WORTHWHILE = 1.0 / 3.0
 LEAST_COMPLETE = 0.1
 # Regressions without memory that are kept: as many ridges as an update tries (RAISED of step.py).
 MOST_SOLVERS = 4
+# What may be left out of the matrix of an update, relative to its ridge: weights change by as much,
+# at most. A thousandth of that in means of simulated filters, for half of the features.
+NEGLIGIBLE = 1e-6
 
 
 class Simulated(Protocol):
@@ -105,18 +108,12 @@ class Dynamics:
 
     @cached_property
     def onward(self) -> Array | None:
-        """Takes features of a belief to coefficients of its prediction's weights on the sample.
-
-        An (r, r) matrix; None where these are not linear in the features of the belief alone.
-        """
+        """From features of a belief to those of its prediction's weights: (r, r), if linear."""
         if self.shift or any((self.controlled, self.simulated, self.ratio)):
             return None
-        L, found = self.features, 0.0
-        for rows in row_blocks(len(self.source), L.shape[1]):
-            before, after = take(L, self.source[rows]), take(L, self.target[rows])
-            before = before if self.moving is None else scale_rows(self.moving[rows], before)
-            found = found + after.T @ before
-        return self.to_prior @ (found @ self.transport)
+        before, after = (take(self.features, j) for j in (self.source, self.target))
+        before = before if self.moving is None else scale_rows(self.moving, before)
+        return self.to_prior @ (after.T @ before @ self.transport)
 
     def acting(self, control: Points | None) -> Points | None:
         """Check controls (k, ...); a ValueError where one is missing or unexpected."""
@@ -221,6 +218,22 @@ class Observations:
         return vectors and self.exact.is_vector
 
     @cached_property
+    def leading(self) -> tuple[Floats, Floats, Floats] | None:
+        """Fewer features of the observations that do for most updates; None if all are needed.
+
+        Rotation V (r, k) of the features to their principal axes, L V (n, k), and what is left out
+        of each k(x_i, x_i). Under weights that sum to one, that is left out of the update's matrix.
+        """
+        L = self.gram.factor
+        values, V = eigh(L.T @ L)  # ascending
+        few = np.cumsum(np.maximum(values, 0.0)) <= 0.1 * NEGLIGIBLE * self.ridge * len(L)
+        if 4 * few.sum() < len(values):  # not worth a copy
+            return None
+        V = np.ascontiguousarray(V[:, ~few])
+        F = L @ V
+        return V, F, np.maximum(np.einsum("ij,ij->i", L, L) - np.einsum("ij,ij->i", F, F), 0.0)
+
+    @cached_property
     def usable(self) -> Bools | None:
         """Which training observations (n,) are complete; None means all."""
         if self.known is None:
@@ -247,15 +260,6 @@ class Observations:
                 self.solvers.clear()  # a solver holds a factor as large as the Gram matrix
             self.solvers[key] = turn(self.gram, weights, *key)
         return self.solvers[key]
-
-    @cached_property
-    def inverse_norms(self) -> Array:
-        """One over the norms of the observations, or of landmarks, as a column; 0 for 1 / 0."""
-        values = self.kernel.exact.diag(self.kernel.anchors(self.X))
-        xp = namespace(values)
-        there = values > 0
-        norms = xp.sqrt(xp.where(there, values, xp.ones_like(values)))
-        return xp.where(there, 1.0 / norms, 0.0 * norms)[:, None]
 
     @cached_property
     def usual_support(self) -> float:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import like, namespace, to_numpy, total, warn
+from kernelbayes.arrays import CACHED, like, namespace, row_blocks, to_numpy, total, warn
 from kernelbayes.filters.beliefs import Belief, FilterState, Start, StepInfo, check_state
 from kernelbayes.filters.model import Dynamics
 from kernelbayes.filters.sequences import as_row
@@ -69,8 +69,8 @@ def predict(
     that has left the training sample has no prediction: any state may come next.
     """
     if dynamics.simulated is not None:  # KMCF16 Alg. 4
-        V, lost = dynamics.simulated.predict(W, control, t)
-        return V, lost, V  # already expressed by its weights on the training sample
+        V, left = dynamics.simulated.predict(W, control, t)
+        return V, left, V  # already expressed by its weights on the training sample
     V, lost, gammas = _moved(dynamics, W, control)
     if dynamics.controlled is not None and lost.any():
         free, lost_again, _ = _moved(replace(dynamics, controlled=None), W, None)
@@ -92,7 +92,9 @@ def _moved(
         a = transition_weights(dynamics, W, control)
     else:
         L, c = dynamics.features, dynamics.features.T @ W
-        both = L @ xp.concat([dynamics.transport @ c, onward @ c], axis=1)  # KBR13 eq. 17
+        pair = xp.concat([dynamics.transport @ c, onward @ c], axis=1)  # KBR13 eq. 17
+        blocks = row_blocks(L.shape[0], L.shape[1], CACHED)
+        both = xp.concat([L[rows, :] @ pair for rows in blocks], axis=0)
         a = counted(dynamics.moving, take(both[:, :k], dynamics.source))
         gammas = counted(dynamics.counts, both[:, k:])
     V = scatter(a, dynamics.target, W.shape[0])
@@ -100,8 +102,8 @@ def _moved(
     if dynamics.literal:
         return V, none, gammas
     mass = total(V, axis=0)
-    lost = ~(mass > TRUSTED_SHARE * total(xp.abs(V), axis=0))  # also catches NaN
-    if not xp.any(lost):
+    lost = ~(mass > TRUSTED_SHARE * total(abs(V), axis=0))  # also catches NaN
+    if not lost.any():
         return V / mass, none, gammas if gammas is None else gammas / mass
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     even = counted(dynamics.counts, xp.ones_like(V) / V.shape[0])
@@ -189,38 +191,38 @@ def posterior(
     With ``plain`` it is the regression on the observation alone, with that ridge. ``left`` is the
     share of the prediction that was lost.
     """
-    xp = namespace(v)
-    mass, trusted, times, w, cancelled, rescued = float("nan"), 0.0, 1.0, None, False, False
-    observed = seen.observations is not None
-    if seen.observations is not None and seen.observations.rule.literal:
-        return literal_posterior(gamma, seen.observations, seen, plain, left)
-    if seen.observations is not None:
-        mass, trusted = 0.0, seen.trusted
-        tries = RAISED if seen.observations.method == "importance" else RAISED[:1]
-        for times in tries if trusted > 0.0 and float(xp.max(gamma)) > 0.0 else ():
-            raw, rescued = bayes_rule_at(seen.observations, gamma, seen.column, plain, times)
-            mass = float(total(raw))
-            w = normalised(tempered(dynamics, gamma, raw, seen.observations.rule))
-            cancelled = w is None or float(w @ w) > 1.0  # less than one point's worth
-            if not cancelled:
-                break
+    o, trusted, rescued, w = seen.observations, seen.trusted, False, None
+    if o is None:
+        happened = False, False, False, left >= 1.0, float("nan"), left
+        return v, StepInfo(float("nan"), seen.support, float(1.0 / (v @ v)), *happened)
+    if o.rule.literal:
+        return literal_posterior(gamma, o, seen, plain, left)
+    mass, cancelled, times = 0.0, True, 1.0
+    tries = RAISED if o.method == "importance" else RAISED[:1]
+    for times in tries if trusted > 0.0 and float(gamma.max()) > 0.0 else ():
+        raw, rescued = bayes_rule_at(o, gamma, seen.column, plain, times)
+        mass, w = float(total(raw)), tempered(dynamics, gamma, raw, o.rule)
+        w = normalised(w, mass if w is raw else None)
+        cancelled = w is None or float(w @ w) > 1.0  # less than one point's worth
+        if not cancelled:
+            break
     w = cut_off(w) if w is not None and cancelled else w
-    fallback = observed and (w is None or trusted < 1.0 or cancelled or times > 1.0)
-    share = 1.0 - trusted if observed else float("nan")
+    fallback = w is None or trusted < 1.0 or cancelled or times > 1.0
     if w is None:
         w = v
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
-    happened = observed, fallback, rescued, left >= 1.0, share, left
+    happened = True, fallback, rescued, left >= 1.0, 1.0 - trusted, left
     return w, StepInfo(mass, seen.support, float(1.0 / (w @ w)), *happened)
 
 
 # --- weights --------------------------------------------------------------------------------------
 
 
-def normalised(weights: Array) -> Array | None:
+def normalised(weights: Array, mass: float | None = None) -> Array | None:
     """Weights (n,) divided by their sum; None if they nearly cancel or are not finite."""
-    mass, size = float(total(weights)), float(total(namespace(weights).abs(weights)))
+    mass = float(total(weights)) if mass is None else mass
+    size = float(total(abs(weights)))
     if not isfinite(size) or mass <= TRUSTED_SHARE * size or size == 0.0:
         return None
     return weights / mass

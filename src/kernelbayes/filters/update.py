@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelbayes.arrays import namespace, row_blocks, to_numpy
+from kernelbayes.arrays import CACHED, namespace, row_blocks, to_numpy, total
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import Dynamics, Observations, Rule
+from kernelbayes.filters.model import NEGLIGIBLE, Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge, scale_rows
 from kernelbayes.points import concatenate, count, doubled, in_order, row_in_order, take
 from kernelbayes.rules.bayes import turn
-from kernelbayes.rules.conditional import trust
-from kernelbayes.rules.support import clipped, nearest_similarity, of_seen
+from kernelbayes.rules.support import UNUSUAL, clipped, features_and_support, of_seen
 from kernelbayes.types import Array, Floats, Points, PointsLike
 
 if TYPE_CHECKING:
@@ -55,32 +54,24 @@ class Seen:
 
 def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
     """Return what the update needs of k checked points: columns (r or n, k), supports (k,)."""
-    kernel = base = observations.kernel
-    if not isinstance(observations.gram, Factored):
-        K = columns = kernel._cross(observations.X, points)
-    else:
-        anchored = kernel.anchored(points)
-        if anchored is None:
-            return kernel.features(points).T, nearest_similarity(kernel, points, observations.X)
-        columns, K = anchored  # one kernel matrix serves both answers
-        base = kernel.exact
-    xp = namespace(K)
-    near = xp.max(K if base.is_unit else xp.abs(K) * observations.inverse_norms, axis=0)
-    if not base.is_unit:
-        near = near / xp.sqrt(xp.where((own := base._diag(points)) > 0, own, float("inf")))
-    near = clipped(near, 0.0, 1.0)
-    return columns, near if base.is_vector else of_seen(base, near, points, observations.X)
+    kernel, X = observations.kernel, observations.X
+    if isinstance(observations.gram, Factored):
+        features, near = features_and_support(kernel, points, X)
+        return features.T, near
+    K = kernel._cross(points, X)
+    near = kernel.similarity(K, points, X)
+    return K.T, near if kernel.is_vector else of_seen(kernel, near, points, X)
 
 
 def seen_at(observations: Observations, points: Points) -> list[Seen]:
     """Make checked points (k, ...) of the observation model's space ready."""
-    columns, found = evaluate(observations, points)
-    support = to_numpy(found)
-    trusted = np.zeros(len(support))
-    if not observations.rule.literal:
-        trusted = trust(np.fmax(support, 0.0), observations.usual_support)  # 0 where it is NaN
-    each = zip(support.tolist(), trusted.tolist(), strict=True)
-    return [Seen(observations, columns[:, j], *one) for j, one in enumerate(each)]
+    columns, near = evaluate(observations, points)
+    usual = UNUSUAL * (0.0 if observations.rule.literal else observations.usual_support)
+    found = []
+    for j, support in enumerate(to_numpy(near).tolist()):
+        trusted = min(1.0, support / usual if usual > 0.0 else 1.0) if support > 0.0 else 0.0
+        found.append(Seen(observations, columns[:, j], support, trusted))
+    return found
 
 
 def observe(
@@ -245,14 +236,14 @@ def bayes_rule_at(
     importance = observations.method == "importance"
     if importance:
         gamma = clipped(gamma, 0.0)  # IW22 Alg. 1, line 2
-    mass = xp.sum(gamma)
+    mass = total(gamma)
     if not float(mass) > 0.0:
         return 0.0 * gamma, False
     gamma = gamma / mass  # summing to one, so that the ridge means the same at every step
     if rule.memory != 1.0:
         gamma = discounted(gamma, rule.memory, observations.counts)
     if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
-        return _importance(gram, gamma, column, times * observations.ridge)
+        return _importance(observations, gamma, column, times * observations.ridge)
     return solved(observations, gamma, column, times)
 
 
@@ -306,32 +297,36 @@ def tempered(dynamics: Dynamics, gamma: Array, w: Array, rule: Rule) -> Array:
 
 
 def _importance(
-    gram: Dense | LowRank, gamma: Floats, column: Floats, ridge: float
+    observations: Observations, gamma: Floats, column: Floats, ridge: float
 ) -> tuple[Floats, bool]:
     """IW22 Alg. 1, line 3 on the active points, straight to LAPACK: the hot loop of a filter.
 
     Where the matrix is not numerically positive definite, its ridge is raised as everywhere
     (``gram/solvers.py``). NaN if that does not help, so that the step falls back on the prediction.
     """
-    active = np.flatnonzero(gamma > ACTIVE * gamma.max())
-    s, w = np.sqrt(gamma[active]), np.zeros(len(gamma), dtype=gamma.dtype)
-    if isinstance(gram, LowRank):
-        A = gram.L.take(active, axis=0)
-        A *= s[:, None]
-        b, expand = column, A
+    active = (gamma > ACTIVE * gamma.max()).nonzero()[0]
+    r, w, gram = gamma[active], np.zeros_like(gamma), observations.gram
+    s = np.sqrt(r)
+    if isinstance(gram, Dense):
+        b = s * column[active]
     else:
-        A, b, expand = gram.G, s * column[active], None
+        L, b = _features(observations, gamma, column)
 
     def matrix() -> Floats:
-        if expand is not None:
-            return np.asarray(expand.T @ expand)
-        C = A.take(active, axis=0).take(active, axis=1)
-        C *= s[:, None]
-        C *= s
-        return np.asarray(C)
+        if isinstance(gram, Dense):
+            C = gram.G.take(active, axis=0).take(active, axis=1)
+            C *= s[:, None]
+            C *= s
+            return np.asarray(C)
+        C = np.zeros((len(b), len(b)))
+        for rows in row_blocks(len(active), len(b), CACHED):
+            A = L.take(active[rows], axis=0)
+            A *= s[rows, None]
+            C += A.T @ A
+        return C
 
     C, rescued = matrix(), False
-    C.flat[:: len(C) + 1] += ridge
+    C.reshape(-1)[:: len(C) + 1] += ridge
     try:
         c = solve_positive(C.T, b, overwrite=True)  # by columns, as LAPACK has it: not copied
     except LinAlgError:
@@ -340,5 +335,15 @@ def _importance(
             c = cho_solve(factor_with_ridge(matrix(), ridge, quiet=True)[0], b)
         except LinAlgError:
             return np.full_like(w, np.nan), True
-    w[active] = s * (c if expand is None else expand @ c)
+    w[active] = s * c if isinstance(gram, Dense) else r * (L @ c)[active]
     return w, rescued
+
+
+def _features(observations: Observations, gamma: Floats, column: Floats) -> tuple[Floats, Floats]:
+    """Features (n, k) and those (k,) of the observation: few, if what they leave out is nothing."""
+    if observations.leading is not None:
+        V, few, rest = observations.leading
+        b, bound = column @ V, NEGLIGIBLE * observations.ridge
+        if gamma @ rest <= bound and column @ column - b @ b <= bound:
+            return few, b
+    return observations.gram.factor, column

@@ -25,7 +25,7 @@ BLAS = ("gemm", "trsm", "syrk")
 
 @cache
 def _routine(name: str, *kinds: np.dtype[Any]) -> Any:
-    """Return LAPACK's or BLAS's routine for arrays of these types; finding it takes microseconds."""
+    """LAPACK's or BLAS's routine for arrays of these types: finding it takes microseconds."""
     found = scipy.linalg.get_blas_funcs if name in BLAS else scipy.linalg.get_lapack_funcs
     return found(name, dtype=np.result_type(*kinds))
 

@@ -95,6 +95,8 @@ def refuse_missing(X: PointsLike, name: str) -> None:
 
 def doubled(points: Points) -> Points:
     """Return the same points, numbers of single precision as doubles."""
+    if type(points) is np.ndarray and points.dtype == np.float64:  # as at every step of a filter
+        return points
     if isinstance(points, Mapping):
         return {name: doubled(part) for name, part in points.items()}
     single = is_array_api_obj(points) and points.dtype == namespace(points).float32
@@ -111,6 +113,8 @@ def as_fine_as(other: Points, points: Points) -> Points:
 
 def take(points: Points, index: slice | Sequence[int] | npt.NDArray[Any]) -> Points:
     """Return the points at a slice or an integer index array."""
+    if type(points) is np.ndarray and type(index) is np.ndarray:
+        return points.take(index, axis=0)
     if isinstance(points, Mapping):
         return {name: take(part, index) for name, part in points.items()}
     if isinstance(index, slice):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -248,24 +248,38 @@ class PairSums:
         mass = float(self.total @ beta)
         if not mass > 0.0:
             return 0.0 * gamma, False
-        beta, q = beta / mass, len(column)
-        C = (self.square @ beta)[self._places]
+        beta, p = beta / mass, len(beta)
+        C = _symmetric(self.square @ beta, len(column))
         A, b, ridge = (C @ C, C @ column, ridge) if plain is None else (C, column, plain)
-        under = (self.cross @ beta).reshape(-1, q)
         try:
-            return self.write @ (under @ solve_positive(A + ridge * np.eye(q), b)), False
+            c, rescued = (
+                solve_positive(A + np.diag(np.full(len(A), ridge)), b, overwrite=True),
+                False,
+            )
         except LinAlgError:
-            R, _ = factor_with_ridge(A, ridge, quiet=True)
-            return self.write @ (under @ cho_solve(R, b)), True
+            c, rescued = cho_solve(factor_with_ridge(A, ridge, quiet=True)[0], b), True
+        pairs = _symmetric(self._inner @ c, p) @ beta
+        return self.write @ np.concatenate([pairs, (self.cross[p:] @ beta) @ c]), rescued
 
     @cached_property
-    def _places(self) -> Ints:
-        """Positions of the entries of a symmetric matrix (q, q) in its lower triangle."""
-        q = self.cross.shape[1]
-        found = np.zeros((q, q), dtype=int)
-        i, j = np.tril_indices(q)
-        found[i, j] = found[j, i] = np.arange(len(i))
-        return found
+    def _inner(self) -> Floats:
+        """Sums of [l, 1] [l, 1]^T times f: half of ``cross``, as reading it takes most time."""
+        i, j = np.tril_indices(self.cross.shape[2])
+        return np.ascontiguousarray(self.cross[i, :, j])
+
+
+@cache
+def _lower(q: int) -> Ints:
+    """Positions of the entries of a symmetric matrix (q, q) in its lower triangle."""
+    found = np.zeros((q, q), dtype=int)
+    i, j = np.tril_indices(q)
+    found[i, j] = found[j, i] = np.arange(len(i))
+    return found
+
+
+def _symmetric(lower: Floats, q: int) -> Floats:
+    """Symmetric matrix (q, q) with a given lower triangle (q (q + 1) / 2,)."""
+    return np.asarray(lower.take(_lower(q)))
 
 
 def _matched(F: Floats, A: Floats, weights: Floats, sums: Floats) -> Floats:
