@@ -44,8 +44,8 @@ WORTHWHILE = 1.0 / 3.0
 LEAST_COMPLETE = 0.1
 # Regressions without memory that are kept: as many ridges as an update tries (RAISED of step.py).
 MOST_SOLVERS = 4
-# What may be left out of the matrix of an update, relative to its ridge: weights change by as much,
-# at most. A thousandth of that in means of simulated filters, for half of the features.
+# What may be left out of the matrix of an update, relative to its ridge: weights change by as much.
+# Half of the features of a smooth kernel are below (tests/test_filters_counts.py).
 NEGLIGIBLE = 1e-6
 
 
