@@ -219,10 +219,9 @@ class Observations:
 
     @cached_property
     def leading(self) -> tuple[Floats, Floats, Floats] | None:
-        """Fewer features of the observations that do for most updates; None if all are needed.
+        """Principal axes V (r, k) of the features, L V (n, k) and what is left out of k(x_i, x_i).
 
-        Rotation V (r, k) of the features to their principal axes, L V (n, k), and what is left out
-        of each k(x_i, x_i). Under weights that sum to one, that is left out of the update's matrix.
+        None if updates need all features.
         """
         L = self.gram.factor
         values, V = eigh(L.T @ L)  # ascending

@@ -82,17 +82,14 @@ def predict(
 def _moved(
     dynamics: Dynamics, W: Array, control: Points | None
 ) -> tuple[Array, Bools, Array | None]:
-    """Predictions (n, k) that sum to one, uniform where nothing is left; and where that is (k,).
-
-    Their weights on the sample come from the same pass over the features, which at large n is what
-    a step takes: a prediction's features are linear in the belief's.
-    """
+    """Predictions (n, k) that sum to one, uniform where nothing is left, and where that is (k,)."""
     xp, k, onward, gammas = namespace(W), W.shape[1], dynamics.onward, None
     if onward is None:
         a = transition_weights(dynamics, W, control)
     else:
         L, c = dynamics.features, dynamics.features.T @ W
-        pair = xp.concat([dynamics.transport @ c, onward @ c], axis=1)  # KBR13 eq. 17
+        # KBR13 eq. 17; one pass over the features, which is what a step takes at large n.
+        pair = xp.concat([dynamics.transport @ c, onward @ c], axis=1)
         blocks = row_blocks(L.shape[0], L.shape[1], CACHED)
         both = xp.concat([L[rows, :] @ pair for rows in blocks], axis=0)
         a = counted(dynamics.moving, take(both[:, :k], dynamics.source))

@@ -72,17 +72,6 @@ class Gram:
         for, so that the factor is that of a kernel with landmarks, differentiable where the points
         are. ``double``: NumPy doubles, computed from doubles, whatever the points are. ``sums``:
         sums over many points are wanted, features of single ones hardly (``Columns``).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from kernelbayes import Gaussian
-        >>> from kernelbayes.gram import Gram
-        >>> X = np.linspace(0.0, 1.0, 500)[:, None]
-        >>> Gram.of(Gaussian(1.0), X).policy
-        'dense: 500 x 500'
-        >>> Gram.of(Gaussian(1.0), X, tol=1e-10, rng=0).factor.shape[1] < 20
-        True
         """
         from kernelbayes.gram import factored  # it has the other subclasses of this class
 

@@ -92,17 +92,10 @@ def loo(
     features: Gram | Floats, targets: Floats, ridges: Floats, weights: Floats | None = None,
     intercept: bool = False,
 ) -> LeaveOneOut:  # fmt: skip
-    """Leave-one-out of ridge regression, for every ridge.
+    """Leave-one-out of ridge regression of targets (n, q) on features (n, r), for ridges (p,).
 
-    Parameters
-    ----------
-    features : Gram or array (n, r)
-    targets : array (n, q)
-    ridges : array (p,)
-    weights : array (n,), optional
-        r_i >= 0; 1/n each if not given. Pairs of weight zero are predicted by the others.
-    intercept : bool
-        Whether the regression has an intercept, which no ridge holds back.
+    Weights (n,) are 1/n unless given; pairs of weight zero are predicted by the others. No ridge
+    holds back an ``intercept``.
     """
     F = np.asarray(features.factor if isinstance(features, Gram) else features, dtype=float)
     H = np.asarray(targets, dtype=float)

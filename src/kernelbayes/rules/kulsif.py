@@ -100,16 +100,10 @@ def kulsif_loo(
               r^{(l)}(u_l) = (n-1) \left(u_l^\top B^{-1} m^{(l)}
               + \frac{u_l^\top B^{-1} f_l \; f_l^\top B^{-1} m^{(l)}}{1 - h}\right)
 
-    Parameters
-    ----------
-    F, mean : arrays (n, r) and (r,)
-        Features of the denominator's points and of the numerator's embedding.
-    U, w : arrays (m, r) and (m,), optional
-        Features and weights of the numerator's points; without them the numerator is exact.
-        The shorter sample is gone through more than once, so that every point is left out.
-    relative : float
-        Score the left-out values of r / (relative r + 1 - relative), cut off at zero, with
-        ``relative`` of the numerator mixed into the denominator; 0 is Kanamori's score.
+    F (n, r) and U (m, r) are features of the points of denominator and numerator, mean (r,) those
+    of the numerator's embedding, and w (m,) the weights in it. Without U the numerator is exact. Of
+    unequal samples the shorter one is gone through again, so that every point is left out.
+    ``relative`` of the numerator is mixed into the denominator, and the ratio cut off at zero.
     """
     n = len(F)
     if n == 1:
