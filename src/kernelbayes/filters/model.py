@@ -46,7 +46,7 @@ LEAST_COMPLETE = 0.1
 MOST_SOLVERS = 4
 # What may be left out of the matrix of an update, relative to its ridge: weights change by as much.
 # Half of the features of a smooth kernel are below (tests/test_filters_counts.py).
-NEGLIGIBLE = 1e-6
+SHARE_LEFT_OUT = 1e-6
 
 
 class Simulated(Protocol):
@@ -225,7 +225,7 @@ class Observations:
         """
         L = self.gram.factor
         values, V = eigh(L.T @ L)  # ascending
-        few = np.cumsum(np.maximum(values, 0.0)) <= 0.1 * NEGLIGIBLE * self.ridge * len(L)
+        few = np.cumsum(np.maximum(values, 0.0)) <= 0.1 * SHARE_LEFT_OUT * self.ridge * len(L)
         if 4 * few.sum() < len(values):  # not worth a copy
             return None
         V = np.ascontiguousarray(V[:, ~few])

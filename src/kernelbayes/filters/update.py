@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from kernelbayes.arrays import CACHED, namespace, row_blocks, to_numpy, total
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import NEGLIGIBLE, Dynamics, Observations, Rule
+from kernelbayes.filters.model import SHARE_LEFT_OUT, Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
@@ -59,7 +59,8 @@ def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
         features, near = features_and_support(kernel, points, X)
         return features.T, near
     K = kernel._cross(points, X)
-    near = kernel.similarity(K, points, X)
+    unit = clipped(namespace(K).max(K, axis=1), 0.0, 1.0) if kernel.is_unit else None
+    near = kernel.similarity(K, points, X) if unit is None else unit
     return K.T, near if kernel.is_vector else of_seen(kernel, near, points, X)
 
 
@@ -343,7 +344,7 @@ def _features(observations: Observations, gamma: Floats, column: Floats) -> tupl
     """Features (n, k) and those (k,) of the observation: few, if what they leave out is nothing."""
     if observations.leading is not None:
         V, few, rest = observations.leading
-        b, bound = column @ V, NEGLIGIBLE * observations.ridge
+        b, bound = column @ V, SHARE_LEFT_OUT * observations.ridge
         if gamma @ rest <= bound and column @ column - b @ b <= bound:
             return few, b
     return observations.gram.factor, column
