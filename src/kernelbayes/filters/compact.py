@@ -252,9 +252,7 @@ def _sums(model: KernelBayesFilter, picks: Ints) -> PairSums | None:
     seen, rule = model.observations_, model.observations_.rule
     plain = (rule.memory, rule.tempering, rule.literal) == (1.0, 1.0, False)
     linear = seen.method == "original" and plain and seen.usable is None
-    linear &= (
-        model.dynamics_.controlled is None
-    )  # which asks for more of a belief than its features
+    linear &= model.dynamics_.controlled is None  # it asks for more of a belief than features
     L, gram = model.dynamics_.features, seen.gram
     if not (linear and isinstance(gram, LowRank) and isinstance(L, np.ndarray)):
         return None

@@ -22,7 +22,7 @@ import numpy as np
 from kernelbayes.arrays import like
 from kernelbayes.gram import EXACT, Gram, LowRank, Solver, check_ridge
 from kernelbayes.gram.features import nystrom, pivoted_cholesky
-from kernelbayes.gram.lapack import eigh, solve_triangular
+from kernelbayes.gram.lapack import solve_triangular
 from kernelbayes.gram.solvers import scale_rows
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.kernels.base import as_kernel
@@ -44,9 +44,6 @@ WORTHWHILE = 1.0 / 3.0
 LEAST_COMPLETE = 0.1
 # Regressions without memory that are kept: as many ridges as an update tries (RAISED of step.py).
 MOST_SOLVERS = 4
-# What may be left out of the matrix of an update, relative to its ridge: weights change by as much.
-# Half of the features of a smooth kernel are below (tests/test_filters_counts.py).
-SHARE_LEFT_OUT = 1e-6
 
 
 class Simulated(Protocol):
@@ -216,21 +213,6 @@ class Observations:
         """Whether points are NumPy vectors, and the kernel checks nothing else about them."""
         vectors = isinstance(self.X, np.ndarray) and type(self.exact)._points is Kernel._points
         return vectors and self.exact.is_vector
-
-    @cached_property
-    def leading(self) -> tuple[Floats, Floats, Floats] | None:
-        """Principal axes V (r, k) of the features, L V (n, k) and what is left out of k(x_i, x_i).
-
-        None if updates need all features.
-        """
-        L = self.gram.factor
-        values, V = eigh(L.T @ L)  # ascending
-        few = np.cumsum(np.maximum(values, 0.0)) <= 0.1 * SHARE_LEFT_OUT * self.ridge * len(L)
-        if 4 * few.sum() < len(values):  # not worth a copy
-            return None
-        V = np.ascontiguousarray(V[:, ~few])
-        F = L @ V
-        return V, F, np.maximum(np.einsum("ij,ij->i", L, L) - np.einsum("ij,ij->i", F, F), 0.0)
 
     @cached_property
     def usable(self) -> Bools | None:

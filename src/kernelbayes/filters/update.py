@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from kernelbayes.arrays import CACHED, namespace, row_blocks, to_numpy, total
 from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
-from kernelbayes.filters.model import SHARE_LEFT_OUT, Dynamics, Observations, Rule
+from kernelbayes.filters.model import Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
 from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
@@ -311,7 +311,7 @@ def _importance(
     if isinstance(gram, Dense):
         b = s * column[active]
     else:
-        L, b = _features(observations, gamma, column)
+        L, b = gram.factor, column
 
     def matrix() -> Floats:
         if isinstance(gram, Dense):
@@ -338,13 +338,3 @@ def _importance(
             return np.full_like(w, np.nan), True
     w[active] = s * c if isinstance(gram, Dense) else r * (L @ c)[active]
     return w, rescued
-
-
-def _features(observations: Observations, gamma: Floats, column: Floats) -> tuple[Floats, Floats]:
-    """Features (n, k) and those (k,) of the observation: few, if what they leave out is nothing."""
-    if observations.leading is not None:
-        V, few, rest = observations.leading
-        b, bound = column @ V, SHARE_LEFT_OUT * observations.ridge
-        if gamma @ rest <= bound and column @ column - b @ b <= bound:
-            return few, b
-    return observations.gram.factor, column

@@ -82,10 +82,8 @@ class Columns(Streamed):
 
     def at(self, solver: Solver, Phi: Array) -> Array:
         """Values of a solver's answer to features Phi, its coefficients refined as for means."""
-        A, lost = (
-            solver.coefficients(Phi),
-            self._lost(solver.weights, solver.diagnostics.ridge_used),
-        )
+        A = solver.coefficients(Phi)
+        lost = self._lost(solver.weights, solver.diagnostics.ridge_used)
         if type(solver) is FactoredRidge and NOTHING < lost[0] <= HARMLESS:
             A = A + solver.coefficients(Phi + self._missing(solver, A))
         return self.expand(A)

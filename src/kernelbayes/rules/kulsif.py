@@ -84,13 +84,9 @@ def kulsif_scores(
 
 
 def kulsif_loo(
-    F: Floats,
-    mean: Floats,
-    ridges: Floats,
-    U: Floats | None = None,
-    w: Floats | None = None,
+    F: Floats, mean: Floats, ridges: Floats, U: Floats | None = None, w: Floats | None = None,
     relative: float = 0.0,
-) -> Floats:
+) -> Floats:  # fmt: skip
     r"""Closed-form leave-one-out scores (Kanamori, Suzuki and Sugiyama 2012, section 3.4).
 
     With pair l left out of both samples, ``r = (C + eta)^-1 m`` changes by a rank-one update:
