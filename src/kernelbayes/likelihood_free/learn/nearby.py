@@ -145,12 +145,27 @@ class Nearby:
         beta, residuals = least_squares_fit(
             quadratic(U[near]), self.S[near] - self.mean.left_out[near], w
         )
-        C = (residuals * w[:, None]).T @ residuals
-        variances = C.diagonal().copy()
-        C *= max(0.0, 1.0 - len(C) * float(w @ w))  # towards its diagonal, by columns per pair
-        C[np.diag_indices(len(C))] = variances + LEAST_LOCAL_NOISE**2
+        C = shrunk(residuals, w)
+        C[np.diag_indices(len(C))] += LEAST_LOCAL_NOISE**2
         free = max(1.0 / float(w @ w) - len(beta), 1.0)
         return Quadratic(self, frame, reach, beta, cholesky(C), free)
+
+
+def shrunk(residuals: Floats, w: Floats) -> Floats:
+    """Covariance (p, p) of weighted residuals (n, p) of mean zero, weights summing to one.
+
+    Its correlations are multiplied by the share of their squares that is not sampling error
+    (Schafer, Strimmer 2005). Estimated from the products themselves the error counts tails.
+    """
+    sizes = np.sqrt(w @ residuals**2)
+    Z = residuals / np.where(sizes > 0, sizes, 1.0)
+    R = (Z * w[:, None]).T @ Z
+    squares, v = Z**2, (w**2)[:, None]
+    errors = (squares * v).T @ squares - 2.0 * R * ((Z * v).T @ Z) + R**2 * np.sum(v)
+    pairs = np.triu_indices(len(R), 1)
+    R[pairs] *= max(0.0, 1.0 - errors[pairs].sum() / max(np.sum(R[pairs] ** 2), 1e-300))
+    R.T[pairs] = R[pairs]
+    return np.asarray(sizes[:, None] * R * sizes)
 
 
 @dataclass(frozen=True, eq=False)
