@@ -6,7 +6,7 @@ from scipy import stats
 
 import kernelbayes as kb
 from kernelbayes.likelihood_free.learn.adjust import quadratic, quadratic_terms
-from kernelbayes.likelihood_free.learn.nearby import Mean, Nearby, near_count
+from kernelbayes.likelihood_free.learn.nearby import Mean, Nearby, near_count, shrunk
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
@@ -76,6 +76,26 @@ def test_a_mean_has_the_parameters_that_matter(seed):
     assert np.var(missed) < 0.5 * np.var(Y[:, 2])
     again = Mean.fit(P[:300], Y[:300], rng, like=found)
     np.testing.assert_array_equal(again.slopes != 0, found.slopes != 0)
+
+
+@pytest.mark.parametrize("free", [4.0, np.inf])
+@pytest.mark.parametrize("seed", range(3))
+def test_correlations_lose_their_sampling_error(seed, free):
+    """Those of independent columns, with tails or without, go; real ones stay."""
+    rng, n, p = np.random.default_rng(seed), 100, 12
+    w = np.full(n, 1 / n)
+    tails = np.sqrt(rng.chisquare(free, size=(n, p)) / free) if np.isfinite(free) else 1.0
+    noise = np.arange(1, p + 1) * rng.normal(size=(n, p)) / tails
+    C, plain = shrunk(noise, w), noise.T @ noise / n
+    np.testing.assert_allclose(np.diag(C), np.diag(plain))
+    np.testing.assert_allclose(C, C.T)
+    outside = ~np.eye(p, dtype=bool)
+    # The 66 squared correlations are their own error but for 1 in sqrt(66 / 2), 17 %; with tails
+    # they vary about twice as much. At most two deviations of that are left.
+    assert np.all(np.abs(C[outside]) <= 0.7 * np.abs(plain[outside]))
+    shared = noise / np.arange(1, p + 1) + 2.0 * rng.normal(size=(n, 1))
+    C, plain = shrunk(shared, w), shared.T @ shared / n
+    assert np.all(np.abs(C[outside]) > 0.9 * np.abs(plain[outside]))
 
 
 def test_beyond_its_simulations_the_mean_stays():

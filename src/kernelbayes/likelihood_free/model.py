@@ -184,7 +184,10 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
             self.choice_, chosen = choose(tried, task, self.criterion, rng, bar)
         self.variant_ = self.choice_[0]["variant"]
         self.learner_ = learn(task, self.variant_, rng, like=chosen)
-        self.gaps_ = self._gaps()
+        # Distances of some simulations' data to the nearest other, in the learned coordinates.
+        there = self.learner_.task.X @ self.learner_.inverse.metric
+        some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
+        self.gaps_ = np.partition(cdist(some, there), 1, axis=1)[:, 1]
         self._other: tuple[PriorLike, Learner] | None = None
         return self
 
@@ -253,22 +256,19 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
                 f"the posterior rests on {ess:.1f} effective points: its spread is hardly known; "
                 "more simulations near the observation, or rounds, would help"
             )
+        words = f"{self.variant_} ({self.data_})" if str(self.data_) else str(self.variant_)
         theta, known = self.space_.parameters(points), how if isinstance(how, Density) else None
         return make_posterior(
             theta if task.prior is None else task.prior.project(theta),
             weights,
             task.prior,
-            Report(self._words(), len(self.theta_), self.failed_, ess, float(far), density=known),
+            Report(words, len(self.theta_), self.failed_, ess, float(far), density=known),
             self.names_,
             kernel=self.kernel_,
             space=self.space_,
             smoothing=None if isinstance(how, Density) else how,
             template=self.template_,
         )
-
-    def _words(self) -> str:
-        """Variant, and how the data are read if not as they are."""
-        return f"{self.variant_} ({self.data_})" if str(self.data_) else str(self.variant_)
 
     def _task(self, weights: Floats | None, prior: Prior | None) -> Task:
         """Task of the simulations that count."""
@@ -298,12 +298,6 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         if not np.all(np.isfinite(rows)):
             raise ValueError("the observation has NaN or infinite entries")
         return rows, single
-
-    def _gaps(self) -> Floats:
-        """Distances of some simulations' data to the nearest other, in the learned coordinates."""
-        there = self.learner_.task.X @ self.learner_.inverse.metric
-        some = there[np.linspace(0, len(there) - 1, min(len(there), GAP_POINTS)).astype(int)]
-        return np.asarray(np.partition(cdist(some, there), 1, axis=1)[:, 1])
 
     def _support(self, rows: Floats) -> tuple[Floats, Floats]:
         """For each of m data sets, the share of simulations that lie as far from the others.

@@ -168,7 +168,9 @@ def posterior_predictive(
     if not (np.all(np.isfinite(values)) and np.all(np.isfinite(truth))):
         raise ValueError("the statistic gave NaN or infinite values")
     names = names or tuple(f"{label}[{j}]" for j in range(len(truth)))
-    pvalues = tail_pvalues(values, truth), mahalanobis_pvalue(values, truth)
+    # The observation is one more row: then the rank of its Mahalanobis distance is exact.
+    distance = np.sum(whitened(np.vstack([truth, values])) ** 2, axis=1)
+    pvalues = tail_pvalues(values, truth), float(np.mean(distance >= distance[0] * (1 - 1e-12)))
     return PredictiveCheck(runs.theta, runs.x, values, truth, *pvalues, names)
 
 
@@ -242,16 +244,6 @@ def tail_pvalues(values: Floats, observed: Floats) -> Floats:
     above = (1 + np.sum(values >= observed, axis=0)) / (1 + len(values))
     below = (1 + np.sum(values <= observed, axis=0)) / (1 + len(values))
     return np.asarray(np.minimum(1.0, 2.0 * np.minimum(above, below)))
-
-
-def mahalanobis_pvalue(values: Floats, observed: Floats) -> float:
-    """p-value of the observation's Mahalanobis distance, among all rows taken together.
-
-    Centre and covariance are those of simulations and observation alike: then the p-value is exact
-    if the observation is one more row of the same kind.
-    """
-    distance = np.sum(whitened(np.vstack([observed, values])) ** 2, axis=1)
-    return float(np.mean(distance >= distance[0] * (1 - 1e-12)))
 
 
 def whitened(rows: Floats) -> Floats:

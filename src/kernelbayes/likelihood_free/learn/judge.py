@@ -51,7 +51,9 @@ class Judge:
                 some = np.argpartition(untied, JUDGED_POINTS)[:JUDGED_POINTS]
                 points, weights = points[some], weights[some] / weights[some].sum()
             if self.criterion == "energy":
-                rows.append(np.full(len(SMOOTHING), _energy(points, weights, truth)))
+                away, apart = np.linalg.norm(points - truth, axis=1), cdist(points, points)
+                energy = float(0.5 * weights @ apart @ weights - weights @ away)
+                rows.append(np.full(len(SMOOTHING), energy))
             else:
                 rows.append(self._logs(points, weights, truth, rng))
         return np.stack(rows)
@@ -96,11 +98,6 @@ class Judge:
         drawn = smooth.mean + (z + h[:, :, None] * rng.normal(size=z.shape[1:])) @ smooth.factor.T
         inside = np.mean(np.all((drawn >= low) & (drawn <= high), axis=2), axis=1)
         return np.asarray(np.log(np.maximum(inside, 1.0 / INSIDE_DRAWS)))
-
-
-def _energy(points: Floats, weights: Floats, truth: Floats) -> float:
-    away = np.linalg.norm(points - truth, axis=1)
-    return float(0.5 * weights @ cdist(points, points) @ weights - weights @ away)
 
 
 def uneven(ranks: Floats, counts: Floats | None) -> Floats:

@@ -27,7 +27,7 @@ from kernelbayes.likelihood_free.learn.adjust import SEARCHED, deviation, log_sq
 from kernelbayes.likelihood_free.learn.nearby import Mean, fitted
 from kernelbayes.likelihood_free.learn.task import Data
 from kernelbayes.select.regression import Regression, regress
-from kernelbayes.types import Bools, Floats, Ints
+from kernelbayes.types import Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Pairs that decide how data are read, and the share of the error that is left at most if they are
@@ -213,8 +213,10 @@ class Forward:
         mean = Mean.fit(P, Y, rng, None if like is None else like.mean)
         residuals = _residuals(rows, mean, rng)
         spread = Spread.fit(P, residuals, rng, None if like is None else like.spread)
-        wild = _wild(residuals / deviation(spread.logs.left_out)[:, None])
-        if np.any(wild):
+        sizes = np.abs(residuals / deviation(spread.logs.left_out)[:, None])
+        large, most = np.quantile(sizes, [0.95, 1.0 - FEW_WILD], axis=(0, 1))
+        # Residuals that are no part of the noise.
+        if np.any(wild := np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2))):
             P, rows, Y = P[~wild], rows[~wild], Y[~wild]
             mean = Mean.fit(P, Y, rng, mean)
             residuals = _residuals(rows, mean, rng)
@@ -241,13 +243,6 @@ def _residuals(rows: Floats, mean: Mean, rng: np.random.Generator) -> Floats:
     if rows.shape[1] > RESIDUAL_ROWS:
         rows = rows[:, rng.permutation(rows.shape[1])[:RESIDUAL_ROWS]]
     return rows - mean.left_out[:, None]
-
-
-def _wild(residuals: Floats) -> Bools:
-    """Tell which simulations (n,) have residuals (n, k, p) that are no part of the noise."""
-    sizes = np.abs(residuals)
-    large, most = np.quantile(sizes, [0.95, 1.0 - FEW_WILD], axis=(0, 1))
-    return np.asarray(np.any(sizes > np.maximum(WILD * large, most), axis=(1, 2)))
 
 
 def varying(rows: Floats) -> Ints:

@@ -162,9 +162,8 @@ def shrunk(residuals: Floats, w: Floats) -> Floats:
     R = (Z * w[:, None]).T @ Z
     squares, v = Z**2, (w**2)[:, None]
     errors = (squares * v).T @ squares - 2.0 * R * ((Z * v).T @ Z) + R**2 * np.sum(v)
-    pairs = np.triu_indices(len(R), 1)
-    R[pairs] *= max(0.0, 1.0 - errors[pairs].sum() / max(np.sum(R[pairs] ** 2), 1e-300))
-    R.T[pairs] = R[pairs]
+    off = ~np.eye(len(R), dtype=bool)
+    R[off] *= max(0.0, 1.0 - errors[off].sum() / max(np.sum(R[off] ** 2), np.finfo(float).tiny))
     return np.asarray(sizes[:, None] * R * sizes)
 
 
