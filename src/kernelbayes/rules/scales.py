@@ -9,18 +9,21 @@ ridge regression on landmarks, on some of the pairs, so that it costs little bes
 2. a bandwidth for each column by its **relevance**, the size of the gradient of what was learned
    (Radhakrishnan et al. 2024, here the diagonal alone, so that the kernel stays a product over
    columns): columns that say nothing about z disappear;
-3. both, four times as wide: for what is nearly linear or quadratic in several columns;
+3. both, four and sixteen times as wide: for what is nearly linear or quadratic in several columns;
 4. one bandwidth for the whole vector, the typical distance in the units of the data.
 
-Of the first three kinds, the first kernel that the best one does not clearly beat is taken: by more
-than one standard error of the difference over pairs (Breiman et al. 1984). The fourth is taken only
-if it is better than all of them beyond doubt, by three standard errors. So units do not matter,
-unless they say more about z than all that can be learned without them.
+Of the first three kinds, the widest that the best one does not clearly beat is taken: the simplest
+within one standard error of the difference over pairs (Breiman et al. 1984). The fourth is taken
+only if it is better than all of them beyond doubt, by three standard errors. So units do not
+matter, unless they say more about z than all that can be learned without them.
+
+Frames of mixed columns are compared in the same way, with categories as vectors of indicators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,9 +37,10 @@ from kernelbayes.gram.loo import loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.base import kernel_of
 from kernelbayes.kernels.default import default_kernel
+from kernelbayes.kernels.parts import Parts
 from kernelbayes.kernels.radial import typical
 from kernelbayes.points import count, take
-from kernelbayes.types import Array, Floats, Points, PointsLike
+from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 
 # A kernel as rules take it; None is the default.
 KernelLike = Kernel | Literal["precomputed"] | Callable[..., Any] | None
@@ -49,11 +53,9 @@ COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
 DISTANCE_LEVELS, NEIGHBOUR = (0.1, 0.25, 0.75, 0.9), 5
 # Factors closer than this to one that is tried differ by less than the noise of the comparison.
 APART = 1.25
-# Factor of wide kernels, for two columns and more: the distances in many columns are nearly the
-# same. With 2 and 8 beside it a fit takes a tenth longer, for a mean R^2 on 17 tables within 0.001.
-WIDE = 4.0
-# Factors for kernels that are no function of one distance: as far as coarse searches go.
-OCTAVES = (0.5, 2.0, 0.25, 4.0)
+# Factors of wide kernels, for two columns and more: the distances in many columns are nearly the
+# same. At sixteen the kernel is nearly quadratic in the sample.
+WIDE = 4.0, 16.0
 # Features of z that are predicted: with a typical bandwidth few beyond the thirtieth matter. Of
 # these the gradients of the first few directions say which columns matter.
 RESPONSES, DIRECTIONS = 30, 8
@@ -91,11 +93,9 @@ def pair_kernels(
     H = _responses(kernel_z, take(responses, keep), means)
     if np.all(np.ptp(H, axis=0) == 0.0):
         return base, kernel_z
-    points = take(points, keep)
-    if base.gaussian_bandwidth is None:
-        return _scaled(base, points, H), kernel_z
+    encoded = _Encoded.of(base, take(points, keep))
     with threads_for(0.0):  # many small matrices
-        return _vectors(base, as_doubles(as_vectors(points)), H, wide), kernel_z
+        return encoded.kernel(_bandwidths(encoded, H, wide)), kernel_z
 
 
 def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
@@ -105,10 +105,51 @@ def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
     return None if kernel is None else kernel_of(kernel, f"the kernel on {name}")
 
 
-class _Tried(NamedTuple):
-    """A kernel with the losses (m,) of the pairs, left out of a regression with it."""
+class _Encoded(NamedTuple):
+    """Points as vectors X (m, d) whose Gaussian kernel with bandwidths (d,) is that of the points.
 
-    kernel: Kernel
+    A Delta kernel is the Gaussian one of indicators of the categories, whose squared distances are
+    one. Coordinates of one of the ``groups`` (d,) share a bandwidth.
+    """
+
+    X: Floats
+    bandwidths: Floats
+    groups: Ints
+    parts: list[Any] | None  # key, kernel and number of coordinates, of a mixed frame
+
+    @classmethod
+    def of(cls, base: Any, points: Points) -> _Encoded:
+        """Encode points under a default kernel."""
+        mixed, X, widths, groups, parts = isinstance(points, Mapping), [], [], [-1], []
+        for key, kernel, own in base.split(points) if mixed else [(None, base, points)]:
+            if kernel.is_categorical:
+                codes = np.unique(own, axis=0, return_inverse=True)[1].ravel()
+                X.append(np.equal.outer(codes, np.arange(codes.max() + 1)) / np.sqrt(2.0))
+                groups += [groups[-1] + 1] * X[-1].shape[1]
+            else:
+                columns = own.values() if isinstance(own, Mapping) else [own]
+                X.append(np.hstack([as_doubles(as_vectors(column)) for column in columns]))
+                groups += [groups[-1] + 1 + j for j in range(X[-1].shape[1])]
+            widths.append(np.broadcast_to(np.asarray(kernel.bandwidth), X[-1].shape[1]))
+            parts.append((key, kernel, X[-1].shape[1]))
+        arrays = np.hstack(X), np.hstack(widths), np.array(groups[1:])
+        return cls(*arrays, parts if mixed else None)
+
+    def kernel(self, h: Array) -> Kernel:
+        """Kernel on the points with bandwidths (d,)."""
+        if self.parts is None:
+            return Gaussian(float(np.max(h)) if np.size(h) == 1 else h)
+        ends = np.cumsum([size for _, _, size in self.parts])[:-1]
+        return Parts([
+            (key, replace(kernel, bandwidth=own[0] if kernel.is_categorical else tuple(own)))
+            for (key, kernel, _), own in zip(self.parts, np.split(h, ends), strict=True)
+        ])  # fmt: skip
+
+
+class _Tried(NamedTuple):
+    """Bandwidths with the losses (m,) of the pairs, left out of a regression with them."""
+
+    bandwidths: Array
     losses: Floats
 
     def beaten_by(self, other: _Tried, errors: float = 1.0) -> bool:
@@ -127,10 +168,11 @@ def _best(tried: list[_Tried]) -> _Tried:
     return min(tried, key=lambda t: float(t.losses.mean()))
 
 
-def _preferred(tried: list[_Tried]) -> _Tried:
-    """First of them that the best one does not clearly beat."""
+def _preferred(tried: list[_Tried], wide: bool) -> _Tried:
+    """Widest, or first, of them that the best one does not clearly beat."""
     best = _best(tried)
-    return next(t for t in tried if not t.beaten_by(best))
+    near = [t for t in tried if not t.beaten_by(best)]
+    return max(near, key=lambda t: float(np.log(t.bandwidths).sum())) if wide else near[0]
 
 
 def _losses(F: Floats, H: Floats) -> tuple[Floats, float]:
@@ -150,46 +192,38 @@ def _responses(kernel: Kernel, points: Points, means: bool) -> Floats:
     return as_doubles(kernel.features(points))
 
 
-def _scaled(base: Kernel, points: Points, H: Floats) -> Kernel:
-    """Best multiple of a kernel of any kind."""
-    tried = []
-    for kernel in (base, *map(base.scaled, OCTAVES)):
-        F = as_doubles(nystrom(kernel, points, COMPARED_LANDMARKS, rng=0).features(points))
-        tried.append(_Tried(kernel, _losses(F, H)[0]))
-    return _preferred(tried).kernel
-
-
-def _vectors(base: Kernel, X: Floats, H: Floats, wide: bool) -> Kernel:
-    """Best bandwidths for vectors (m, d) of those the module lists."""
-    m, d = X.shape
-    h = np.broadcast_to(np.asarray(base.gaussian_bandwidth), (d,))
-    first = best = _Race(X, h, H)
-    tried = [_Tried(base.scaled(f), first.at(f)) for f in (1.0, *first.factors())]
+def _bandwidths(points: _Encoded, H: Floats, wide: bool) -> Array:
+    """Best bandwidths (d,) for encoded points (m, d) of those the module lists."""
+    X, h, m = points.X, points.bandwidths, len(points.X)
+    d = int(points.groups[-1]) + 1
+    first = best = _Race(X, h, H, points.groups)
+    tried = [first.tried(f) for f in (1.0, *first.factors())]
     low, high = RELEVANT_COLUMNS
     if low <= d <= high and m >= PAIRS_FOR_COLUMN * d:
         for _ in range(RELEVANCE_UPDATES):
             unit = best.unit / best.relevance()
-            race = _Race(X, unit * typical(pdist(X / unit)), H)
+            race = _Race(X, unit * typical(pdist(X / unit)), H, points.groups)
             near = sorted((1.0, *race.factors()), key=lambda f: abs(np.log(f / first.best)))
             tried += [race.tried(factor) for factor in near[:RELEVANT_FACTORS]]
             if race.error >= best.error:
                 break
             best = race
     if d > 1:
-        tried += [race.tried(WIDE) for race in dict.fromkeys((first, best)) if wide]
+        tried += [race.tried(f) for f in WIDE for race in dict.fromkeys((first, best)) if wide]
+    if d > 1 and points.parts is None:
         size = float(h.max())  # in these units squares stay in the range of floating point
-        race = _Race(X, size * typical(pdist(X / size)), H)
+        race = _Race(X, size * typical(pdist(X / size)), H, points.groups)
         whole = _best([race.tried(factor) for factor in {1.0, first.best}])
         if _best(tried).beaten_by(whole, BEYOND_DOUBT):
-            return whole.kernel
-    return _preferred(tried).kernel
+            return whole.bandwidths
+    return _preferred(tried, wide).bandwidths
 
 
 class _Race:
     """Gaussian kernels of several bandwidths on points (m, d) whose typical distance is a unit."""
 
-    def __init__(self, X: Floats, unit: Array, H: Floats) -> None:
-        self.U, self.unit, self.H = (U := X / unit), unit, H
+    def __init__(self, X: Floats, unit: Array, H: Floats, groups: Ints) -> None:
+        self.U, self.unit, self.H, self.groups = (U := X / unit), unit, H, groups
         self.rows = np.random.default_rng(0).permutation(len(U))[:COMPARED_LANDMARKS]
         V = U - U.mean(axis=0)
         squares = np.einsum("ij,ij->i", V, V)
@@ -217,8 +251,8 @@ class _Race:
         return K, root, K @ root
 
     def tried(self, factor: float) -> _Tried:
-        """Kernel with a bandwidth in units, and its losses."""
-        return _Tried(Gaussian(factor * self.unit), self.at(factor))
+        """Bandwidths, a factor times the units, and their losses."""
+        return _Tried(factor * self.unit, self.at(factor))
 
     def at(self, factor: float) -> Floats:
         """Losses (m,) with a bandwidth."""
@@ -242,7 +276,7 @@ class _Race:
         for b, v in zip(beta.T, (K @ beta).T, strict=True):
             bent = K @ (b[:, None] * L) - self.U * v[:, None]
             total += np.einsum("ij,ij->j", bent, bent)
-        size = np.sqrt(total)
+        size = np.sqrt(np.bincount(self.groups, total)[self.groups])
         most = float(size.max())
         if not most > 0.0:
             return np.ones(len(size))
@@ -251,4 +285,5 @@ class _Race:
 
 def distance_factors(U: Floats) -> list[float]:
     """Bandwidths to try beside one, the nearest first, for points (n, d) in units of one."""
-    return _Race(U[loo_subset(len(U), COMPARED_PAIRS)], 1.0, U[:, :0]).factors()
+    U = U[loo_subset(len(U), COMPARED_PAIRS)]
+    return _Race(U, 1.0, U[:, :0], np.arange(U.shape[1])).factors()
