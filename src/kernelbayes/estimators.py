@@ -108,13 +108,6 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         Of x given z.
     rule_ : Conditional
         Of z given x under the prior.
-
-    Notes
-    -----
-    ``tune(KernelBayesRule(), X, Z, prior=..., criterion=...)`` chooses both bandwidths and both
-    ridges for the prior in force. ``criterion`` is "combined" (the default for numbers),
-    "predictive", "rkhs" (both re-weight left-out pairs by the density ratio) or "marginal" (KBR13
-    section 4.2); :mod:`kernelbayes.select.risk` says what each minimises.
     """
 
     kernel_x: KernelLike = None
@@ -164,12 +157,6 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         self._one_dimensional = getattr(as_array(Z), "ndim", 2) == 1
         return self._learn(x, z, prior)
 
-    @property
-    def _reads_rows(self) -> bool:
-        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
-        kernel = self.kernel_x
-        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
-
     def _variables(
         self, X: PointsLike, Z: PointsLike, copy: bool = True
     ) -> tuple[Variable, Variable]:
@@ -191,6 +178,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         hidden = replace(hidden, names=hidden.names or called)
         if observed.n != hidden.n:
             raise ValueError("X and Z must be pairs, but their numbers of points are inconsistent")
+        observed.warn_of_copies(hidden)
         return observed, hidden
 
     def _learn(

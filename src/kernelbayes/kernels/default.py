@@ -11,13 +11,11 @@ zero, and the typical distance of the distances between points, by the same form
 
 quantiles over those of the Cauchy distribution. So
 
-* for most columns, heavy tails included, it is the median of the a_i (no quantile of anything
-  lighter than a Cauchy distribution counts but the median);
-* where a column **rests** for most of the time, up to small noise, its median deviation is that of
-  the noise, and an outer quantile, which sees the movement, takes over;
+* for most columns, heavy tails included, it is the median of the a_i;
+* where a column **rests** for most of the time, up to small noise, an outer quantile, which sees
+  the movement, takes over;
 * **counts** and indicators that are mostly zero have the typical size of what is not;
-* a **constant** column has its own absolute value (1 if that is zero): it says nothing, and a point
-  whose value has another size is far from the sample.
+* a **constant** column has its own absolute value (1 if that is zero).
 
 **Frames of mixed columns** get a product over columns: the Gaussian kernel of the numbers, and for
 each column of categories, strings or booleans a :class:`~kernelbayes.Delta` kernel under which two
@@ -46,8 +44,7 @@ from kernelbayes.points import concatenate
 from kernelbayes.types import Floats, PointsLike
 
 Columns = Mapping[Any, npt.NDArray[Any]]
-# Median distance of two points of a normal column in units of its spread, the median deviation:
-# |x - y| is sqrt(2) times as wide as |x|. Two different categories are as far apart.
+# Median distance of two points of a normal column in units of its spread; of two categories too.
 TYPICAL = math.sqrt(2.0)
 # Rows from which a column of categories that are all different is taken for names or text: ten
 # draws from a hundred categories all differ with probability 0.63, twenty with 0.13.
@@ -66,6 +63,8 @@ def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
     array = as_array(X, name)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiuc":
         refuse_dates(array, name)
+        return Delta()
+    if str(array.dtype).endswith("bool"):
         return Delta()
     return radial.vector_kernel(as_doubles(as_vectors(X, name)))
 

@@ -48,6 +48,8 @@ def numeric_values(Z: PointsLike) -> Array | None:
     array = as_array(Z)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
         return None
+    if str(array.dtype).endswith("bool"):
+        return None
     values = as_floats(array, "Z")
     return namespace(values).reshape(values, (values.shape[0], -1))
 

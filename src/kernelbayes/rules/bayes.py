@@ -18,9 +18,8 @@ rule then regresses A on B with these weights:
 * ``method="importance"`` (IW22): ``w = S (S G S + lambda I)^-1 S k(b)``, S^2 = max(0, gamma), the
   density ratio of prior and training marginal over n. Better conditioned; the default.
 
-On kernels with finite features the original rule is KMCF16 Alg. 5; the low-rank importance rule,
-``w = R L (L^T R L + lambda I)^-1 phi(b)``, is in none of the papers. The result is a conditional
-embedding again, so rules compose.
+On kernels with finite features the original rule is KMCF16 Alg. 5, the importance rule
+``w = R L (L^T R L + lambda I)^-1 phi(b)``. The result is a conditional embedding: rules compose.
 
 >>> from kernelbayes import ConditionalEmbedding, Delta, bayes_rule
 >>> z = ["rain"] * 4 + ["dry"] * 6                        # hidden
@@ -202,10 +201,9 @@ def bayes_rule(
         For the importance rule: a density ratio of prior and training marginal at the training
         points, instead of KuLSIF with the ridge of ``cme``.
 
-    Where the prior has no mass on the training sample, its weights are replaced by the training
-    marginal's and a ``NumericalWarning`` says so. It also says so when more than a fifth of the
-    prior's mass is not covered by the training sample (categories never seen, points far from any
-    training point): the rule can only drop it.
+    A prior without mass on the training sample is replaced by the training marginal, with a
+    ``NumericalWarning``. There is one too when more than a fifth of its mass is not covered by the
+    training sample: the rule can only drop it.
     """
     option(form, "form", FORMS)
     option(method, "method", get_args(BayesMethod))

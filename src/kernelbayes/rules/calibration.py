@@ -1,9 +1,9 @@
 r"""Intervals that hold left-out data as often as they say: in closed form, for ridge regressions.
 
-Weights at x are chosen so that means are right. Distribution functions made of the same weights are
-too flat where a smooth kernel suits the mean: their steps are smoothed away. So quantiles are the
-mean at x, and quantiles of the left-out residuals :math:`e_i = z_i - m^{(-i)}(x_i)`, each divided
-by what it should scale with (studentised residuals; conformal prediction),
+Weights at x are chosen so that means are right; distribution functions made of them are too flat
+where a smooth kernel suits the mean. So quantiles are the mean at x, and quantiles of the left-out
+residuals :math:`e_i = z_i - m^{(-i)}(x_i)`, each divided by what it should scale with (studentised
+residuals; conformal prediction),
 
 .. math:: m(x) + s(x)\, Q_q(e_i / s_i), \qquad s(x)^2 = (1 + |w(x)|^2)\, v(x)
 
@@ -11,11 +11,10 @@ where :math:`|w|^2` is the variance of the mean in units of the noise, large at 
 sample, and v is one, or the average of the :math:`e_i^2` under the positive weights at x where that
 is clearly better for the left-out pairs, by pinball loss: noise that depends on x.
 
-Where the shape depends on x (two peaks, a tail that changes sides), the quantiles of the weights
-may be clearly better than all of these. They are then taken instead, and so they are for beliefs of
-filters, which have no such residuals. Their own quantiles are taken at other levels: at the
-q-th quantile of the transforms :math:`u_i = F^{(-i)}(z_i \mid x_i)` instead of q (distributional
-conformal prediction: Chernozhukov, Wuethrich and Zhu 2021).
+Where the quantiles of the weights are clearly better than all of these, since the shape depends on
+x, they are taken instead, as for beliefs of filters, but at the q-th quantile of the transforms
+:math:`u_i = F^{(-i)}(z_i \mid x_i)` instead of q (distributional conformal prediction:
+Chernozhukov, Wuethrich and Zhu 2021).
 """
 
 from collections.abc import Callable

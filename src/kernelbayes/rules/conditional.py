@@ -11,8 +11,7 @@ so everything that can be read off an embedding can be read off the conditional 
 What :class:`~kernelbayes.ConditionalEmbedding` learns and what the rules take and return is one
 frozen value, :class:`Conditional`: inputs, outputs and the operator between them.
 
-What the sample does not say about an x outside of it, estimators fill in from a prior; formula and
-reasons are in :mod:`kernelbayes.rules.support`.
+Outside the sample, estimators fill in from a prior; see :mod:`kernelbayes.rules.support`.
 """
 
 from collections.abc import Callable, Sequence

@@ -26,8 +26,7 @@ class PosteriorDiagnostics:
         What an estimator has filled from the prior, for want of mass or support: 0 inside the
         training sample, 1 where nothing like x was seen (:mod:`kernelbayes.rules.support`).
     filled : array (m,)
-        All that is not the rule's own: that, and what stands for negative weights that were dropped
-        where weights nearly cancel. Above 0.1 an estimator warns. All other entries are the rule's.
+        That, and what stands for negative weights that were dropped. Above 0.1 an estimator warns.
     solver : gram.Diagnostics
         Of the factorisation, with ``condition`` (estimated condition number of the regularised
         matrix) and ``rescues`` (how often the ridge had to be raised).

@@ -28,8 +28,8 @@ GAUSSIAN_POINTS = 1000
 # A numerator of which one point has more than this share of the weight is taken as exact: without
 # the point, little of it would be left.
 HEAVIEST = 0.75
-# Steps of power iteration for the largest eigenvalue, which is then raised by 5 % for what they may
-# have missed; and a limit to those of the accelerated gradient, which stops when nothing moves.
+# Steps of power iteration for the largest eigenvalue, which is then raised by 5 %; and a limit to
+# those of the accelerated gradient.
 POWER_STEPS, GRADIENT_STEPS = 30, 2000
 
 

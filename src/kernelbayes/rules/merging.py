@@ -1,8 +1,7 @@
 """Fits that grow: ``partial_fit``, ``merge`` and fits from a source, the same for all estimators.
 
-With finite features (``rank``, or kernels that have them) a fit is a function of
-:class:`~kernelbayes.scale.statistics.Statistics`, so that pairs are seen once and forgotten, but
-for some that are kept. Without them all pairs are kept, and a fit is made again.
+With finite features a fit is a function of :class:`~kernelbayes.scale.statistics.Statistics`: pairs
+are seen once and forgotten, but for some. Without them all are kept, and a fit is made again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kernelbayes.rules.variable import checked_queries
 from kernelbayes.types import Array, Floats, PointsLike
 
 QUANTILES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and the median
-# Pairs that are left out to correct intervals: a coverage of 90 % is then known to 1.3 %.
+# Pairs left out to correct intervals: a coverage of 90 % is then known to 1.3 %.
 LEFT_OUT = 500
 
 
@@ -37,17 +37,14 @@ class Predicting:
     normalize: bool
     _centre: Array | None
     _one_dimensional: bool
+    filled: Callable[..., Any]
+    _prior_on_z: Callable[[], Array]
 
     @property
     def _reads_rows(self) -> bool:
-        raise NotImplementedError  # the estimator knows
-
-    def filled(self, X_new: PointsLike, kernel: Kernel | None = None) -> Batch | Embedding:
-        """Posterior at X_new; of the estimator."""
-        raise NotImplementedError
-
-    def _prior_on_z(self) -> Array:
-        raise NotImplementedError
+        """Whether a point x is a row of a table: not an index, or what else a kernel may take."""
+        kernel = self.kernel_x
+        return not isinstance(kernel, Kernel) or kernel.takes_rows or kernel.is_categorical
 
     def predict_interval(
         self, X: PointsLike, coverage: float | Sequence[float] = 0.9, calibrated: bool = True
@@ -91,10 +88,7 @@ class Predicting:
     ) -> Array:
         """Quantiles of z given x at the levels alpha, as in skpro; corrected as intervals are.
 
-        Returns
-        -------
-        array (m,), or (m, d) if Z had d columns
-            Of a sequence of levels (m, k) or (m, d, k), in their order.
+        An array (m,), or (m, d) if Z had d columns; of a sequence of levels (m, k) or (m, d, k).
         """
         levels = shares(alpha, "alpha")
         found = self._asked(X, lambda by, mu: by.quantile(mu, levels), corrected=calibrated)
@@ -114,10 +108,7 @@ class Predicting:
 
     @available_if(lambda self: self.classes_ is not None)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: PointsLike) -> Floats:
-        """Probabilities (m, number of categories) of a hidden category, in order of ``classes_``.
-
-        Not negative, each row sums to one: those of ``posterior(X).valid()``.
-        """
+        """Probabilities (m, k) of the ``classes_``, those of ``posterior(X).valid()``."""
         return np.asarray(self._asked(X, lambda _, mu: probabilities(mu)[1]))
 
     def _most_probable(self, X: PointsLike, return_std: bool) -> Any:

@@ -1,7 +1,6 @@
 r"""Which scales for x, where there is a response: the default kernel of a conditional embedding.
 
-Without a response, columns count by their spreads (:mod:`kernelbayes.kernels.default`). With one,
-kernels are compared by how well z is predicted from x, by the closed-form leave-one-out error of a
+Kernels are compared by how well z is predicted from x, by the closed-form leave-one-out error of a
 ridge regression on landmarks, on some of the pairs, so that it costs little beside the fit:
 
 1. the default kernel, at several common factors: quantiles of the distances between points and
@@ -14,10 +13,8 @@ ridge regression on landmarks, on some of the pairs, so that it costs little bes
 
 Of the first three kinds, the widest that the best one does not clearly beat is taken: the simplest
 within one standard error of the difference over pairs (Breiman et al. 1984). The fourth is taken
-only if it is better than all of them beyond doubt, by three standard errors. So units do not
-matter, unless they say more about z than all that can be learned without them.
-
-Frames of mixed columns are compared in the same way, with categories as vectors of indicators.
+only if it is better than all of them beyond doubt, by three standard errors: units do not matter,
+unless they say more about z. Categories in mixed frames count as vectors of indicators.
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 # A kernel as rules take it; None is the default.
 KernelLike = Kernel | Literal["precomputed"] | Callable[..., Any] | None
 # Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one
-# fit to 500 pairs (benchmarks/bench_defaults.py). With fewer pairs than the least nothing is told
-# apart.
+# fit to 500 pairs (benchmarks/bench_defaults.py). With fewer than the least nothing is told apart.
 COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
 # Quantiles of the distances whose values are tried as bandwidths, and the number of the neighbour
 # whose median distance is: with fewer neighbours a regression follows its noise.
@@ -63,13 +59,13 @@ RESPONSES, DIRECTIONS = 30, 8
 COMPARED_RIDGES = 10
 # Factors tried for kernels by relevance, those nearest to the best without it.
 RELEVANT_FACTORS = 3
-# Updates of the relevances at most, and the least relevance relative to the largest: a bandwidth
-# of thirty times the smallest already makes a column nearly constant.
+# Updates of the relevances at most, and the least relevance: a bandwidth of thirty times the
+# smallest makes a column nearly constant.
 RELEVANCE_UPDATES, LEAST_SHARE_OF_RELEVANCE = 2, 0.03
 # Standard errors by which one bandwidth for all columns must be better than what needs no units.
 BEYOND_DOUBT = 3.0
-# Columns and pairs per column within which relevances are learned: one column has nothing to
-# compare, and a gradient needs more pairs than coordinates. The upper end is a judgement.
+# Columns and pairs per column within which relevances are learned: a gradient needs more pairs than
+# coordinates. The upper end is a judgement.
 RELEVANT_COLUMNS, PAIRS_FOR_COLUMN = (2, 300), 4
 
 
@@ -108,8 +104,7 @@ def _given(kernel: KernelLike, X: PointsLike, name: str) -> Kernel | None:
 class _Encoded(NamedTuple):
     """Points as vectors X (m, d) whose Gaussian kernel with bandwidths (d,) is that of the points.
 
-    A Delta kernel is the Gaussian one of indicators of the categories, whose squared distances are
-    one. Coordinates of one of the ``groups`` (d,) share a bandwidth.
+    Categories are indicators at distance one; coordinates of a group share a bandwidth.
     """
 
     X: Floats
@@ -252,15 +247,11 @@ class _Race:
 
     def tried(self, factor: float) -> _Tried:
         """Bandwidths, a factor times the units, and their losses."""
-        return _Tried(factor * self.unit, self.at(factor))
-
-    def at(self, factor: float) -> Floats:
-        """Losses (m,) with a bandwidth."""
         _, _, F = self.features(factor)
         losses, ridge = _losses(F, self.H)
         if losses.mean() < self.error:
             self.error, self.best, self.ridge = float(losses.mean()), factor, ridge
-        return losses
+        return _Tried(factor * self.unit, losses)
 
     def relevance(self) -> Floats:
         """Size (d,) of the gradient by each column of the best regression so far, at most one."""

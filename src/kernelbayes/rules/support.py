@@ -5,9 +5,8 @@ nearest training point (or landmark of a low-rank kernel): 1 on one, 0 where not
 seen. It is *usual*, and x is inside the sample, where it is at least what 99 % of the training
 points have to their nearest other one. There the answer is the rule's own, weights w.
 
-Outside, a kernel regression loses mass, since its weights go to zero with the kernel, and before
-that it extrapolates by large weights of both signs that nearly cancel. So estimators change the
-answer in two ways:
+Outside, a kernel regression extrapolates by large weights of both signs that nearly cancel, and
+then loses mass. So estimators change the answer in two ways:
 
 * Where the effective sample size is below one, weights are mostly noise. Their negative part is
   dropped in proportion: with e the effective sample size, at most 1, w becomes
@@ -61,21 +60,18 @@ if TYPE_CHECKING:
     from kernelbayes.rules.conditional import Conditional
     from kernelbayes.rules.variable import Variable
 
-# Share of the training sample that may lie below what is usual: outliers among the training points
-# must not make every point usual.
+# Share of the training sample that may lie below what is usual, for outliers.
 OUTLYING = 0.01
-# Training points that say what is usual: enough for a first percentile, the second or fifth
-# smallest. Support needs a row of the Gram matrix for each, mass a solve.
+# Training points that say what is usual: support needs a row of the Gram matrix for each, mass a
+# solve.
 SUPPORT_POINTS, MASS_POINTS = 500, 200
-# A point with less than this share of the usual support is trusted in proportion. For a Gaussian
-# kernel that is two bandwidths away from a training sample which lies close together. So is one
-# with a smaller effective sample size: its mean has three times the noise of a single z.
+# A point with less than this share of the usual support is trusted in proportion: for a Gaussian
+# kernel, two bandwidths away. So is one with a smaller effective sample size: its mean has three
+# times the noise of a single z.
 UNUSUAL = MOST_FILLED
-# Similarities of one point to itself differ from one by less: rounding of single precision.
+# Similarities of a point to itself differ by less from one, and values k(x, x) from each other,
+# relative to the largest: rounding of single precision.
 SAME = 1e-6
-# Values k(x, x) that differ by less than this, relative to the largest, are the same: a few
-# roundings in single precision.
-SAME_DIAGONAL = 1e-6
 
 
 # --- support --------------------------------------------------------------------------------------
@@ -178,9 +174,6 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
     return float(values[order][np.searchsorted(below, share * below[-1])])
 
 
-# --- what is filled in --------------------------------------------------------------------------
-
-
 def fill_weights(
     W: Array, t: Array, usual: float, prior: Array, normalize: bool = False,
     mass: Array | None = None,
@@ -247,20 +240,16 @@ def replaced(rows: Array, new: Array, index: Ints) -> Array:
 
 # --- centre ---------------------------------------------------------------------------------------
 
-# Weights of a rule need not sum to one: a ridge takes some of their mass, mostly far from a sample.
-# Times an offset of the outputs, what is missing would be the largest part of a mean. So means are
-# taken around a point c, c + sum_i w_i (z_i - c), with c the mean of the outputs under the prior:
-# what is missing is the prior's.
-#
-# That holds for kernels on inputs that are similarities, with k(x, x) the same everywhere. Weights
-# under others, a linear kernel for instance, are not those of a distribution and have no mass to
-# speak of: sum_i w_i z_i is the regression, and stays.
+# Weights of a rule need not sum to one: a ridge takes some of their mass. So means are taken around
+# the mean c of the outputs under the prior, c + sum_i w_i (z_i - c): what is missing is the prior.
+# Weights under a kernel on inputs without a constant k(x, x), a linear one for instance, are not
+# those of a distribution and have no mass to speak of: sum_i w_i z_i is the regression, and stays.
 
 
 def centre_of(inputs: Variable, outputs: Variable, weights: Array | None = None) -> Array | None:
     """Mean (d,) of vectors under positive weights (n,), or equal ones; None for other points."""
     own = as_doubles(inputs.kernel.exact.diag(take(inputs.points, loo_subset(inputs.n))))
-    if float(np.ptp(own)) > SAME_DIAGONAL * float(np.abs(own).max()):
+    if float(np.ptp(own)) > SAME * float(np.abs(own).max()):
         return None
     Z, kernel = outputs.points, outputs.kernel
     if kernel.is_curved or kernel.is_categorical or not is_array_api_obj(Z) or Z.ndim != 2:

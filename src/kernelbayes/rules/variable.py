@@ -9,15 +9,27 @@ from array_api_compat import device
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from kernelbayes.arrays import as_array, frame_kind, is_frame, namespace
+from kernelbayes.arrays import as_array, as_doubles, frame_kind, is_frame, namespace, warn
 from kernelbayes.gram import Gram
 from kernelbayes.gram.features import nystrom
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import kernel_of
-from kernelbayes.kernels.default import default_kernel, mixed_columns
-from kernelbayes.points import as_fine_as, column_names, count, in_order, own, refuse_missing, take
+from kernelbayes.kernels.default import FEWEST_NAMES, default_kernel, mixed_columns
+from kernelbayes.points import (
+    as_fine_as,
+    column_names,
+    count,
+    in_order,
+    own,
+    refuse_missing,
+    take,
+    vectors,
+)
 from kernelbayes.rules.support import sharpening, usual_support
 from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
+
+# Share of copies among the pairs above which a fit warns: by judgement, one in twenty.
+COPIES = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +65,21 @@ class Variable:
     def exact(self, keep: Ints) -> Floats:
         """Exact finite features (m, r) of some of the points, as NumPy doubles."""
         return np.asarray(Gram.of(self.kernel, take(self.points, keep), double=True).factor)
+
+    def warn_of_copies(self, other: "Variable") -> None:
+        """Say how many pairs of vectors are copies, where a column is too fine for chance."""
+        n, able = self.n, self.kernel.is_vector and other.kernel.is_vector
+        values = [as_doubles(vectors(v.points)) for v in (other, self)] if able else []
+        if not able or len(np.unique(values[0][:, 0])) > (1.0 - COPIES) * n:
+            return  # the usual case, and cheap
+        every = np.unique(np.hstack(values), axis=0)
+        fine = max(len(np.unique(column)) for column in every.T) == len(every)
+        if fine and FEWEST_NAMES <= len(every) < (1.0 - COPIES) * n:
+            warn(
+                f"{n - len(every)} of {n} pairs are exact copies of others. A pair that is left "
+                "out is predicted from its copy: answers follow the noise, and intervals are too "
+                "narrow. Drop copies first, e.g. with frame.drop_duplicates()"
+            )
 
     @property
     def uniform(self) -> Array:

@@ -9,9 +9,8 @@ feature machines),
 .. math:: M = \frac1n \sum_i \sum_j \nabla f_j(x_i) \nabla f_j(x_i)^\top,
 
 for as long as that lowers the leave-one-out error: inputs that do not matter disappear. Left-out
-predictions are kept, since residuals of the fit itself are too small. They are made in folds: with
-one pair left out at a time, among pairs with the same input, a prediction is a straight line in the
-pair's own target, and what is regressed on it next would fit the target without an error.
+predictions are kept, in folds: with one pair left out at a time, among pairs with the same input, a
+prediction is a straight line in the pair's own target.
 """
 
 from dataclasses import dataclass, replace

@@ -1,15 +1,12 @@
 r"""The risk of Bayes' rule under a prior, estimated from left-out pairs of another distribution.
 
-Held-out pairs come from the training distribution, but the rule will be used under another prior.
-Every criterion here that knows the prior estimates the risk under the prior, for the left-out
-predictions p_i of the rule at the training points,
+Held-out pairs come from the training distribution, but the rule is used under another prior. With
+left-out predictions p_i at the training points, its risk there is
 
 .. math:: \mathrm{E} |z - p(x)|^2 = \sum_i a_i |p_i|^2 - 2 \sum_i c_i \cdot p_i + \text{constant}
 
-"predictive" and "rkhs" weigh pairs by the density ratio of prior and training marginal:
-``a_i = r_i``, ``c_i = r_i z_i``. An estimated ratio is flatter than the true one, and in high
-dimension far flatter; then the rule is tuned for something near the training marginal, with too
-little regularisation when the prior is narrower.
+"predictive" and "rkhs" weigh pairs by the density ratio: ``a_i = r_i``, ``c_i = r_i z_i``. That is
+estimated too flat in high dimension, and then a narrower prior gets too little regularisation.
 
 "combined", the default for vectors, does the same with the default's ratio while there are enough
 effective pairs for each coordinate of x, and keeps the default unless another setting is clearly
@@ -18,12 +15,10 @@ by iterating expectations: :math:`\mathrm{E}[z \cdot p(x)] = \mathrm{E}_{prior}[
 \mathrm{E}[p(x) | z]]`, where the inner expectation does not depend on the prior and is a regression
 of p_i on z_i, a linear smoother B from training to prior points: ``a = mean_j B_j``,
 ``c = mean_j B_j u_j`` ("outcome regression" in the literature on covariate shift). A regularised
-smoother flattens E[p | z], as if x said less about z than it does: it asks for too much
-regularisation where the ratio asks for too little. Both estimates are consistent.
+smoother flattens E[p | z] and asks for too much regularisation. Both estimates are consistent.
 
-In "combined", the targets are z and the constant 1, which counts as one more coordinate of z (of
-their average variance): a posterior should have mass one, and without this an uninformative x
-shrinks all weights to zero, since that predicts a prior mean of zero well.
+In "combined", the targets are z and the constant 1, which counts as one more coordinate of z: a
+posterior should have mass one, also if x says nothing and the prior mean is zero.
 """
 
 from collections.abc import Iterator

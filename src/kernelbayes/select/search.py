@@ -103,14 +103,11 @@ def race(
 ) -> list[Trial[C]]:  # fmt: skip
     """Compare candidates on one part of the data after the other; the worse ones stop early.
 
-    ``score(candidate, part)`` is the trial of a candidate after a part: all losses so far. The
-    trial's candidate, which may be a refined one, goes on to the next part. A candidate stops when
-    it is worse than the best by more than ``give_up`` standard errors of the difference, and when
-    it is not among the best ``keep(i, running)`` after part i (None means all of them). ``leader``
-    has been through all parts already.
-
-    Returns trials, best first: those that went through all parts by their score, then those that
-    stopped, the last to stop first.
+    ``score(candidate, part)`` is the trial of a candidate after a part: all losses so far. Its
+    candidate, which may be a refined one, goes on. A candidate stops when it is worse than the best
+    by more than ``give_up`` standard errors of the difference, or not among the best
+    ``keep(i, running)`` after part i (None means all). ``leader`` has been through all parts.
+    Returns trials, best first, then those that stopped, the last to stop first.
     """
     score_of = attrgetter("score")
     running, finished = list(candidates), [] if leader is None else [leader]

@@ -1,19 +1,14 @@
 """Choosing kernels and ridges from data alone.
 
-``tune(model, X, Z)`` searches bandwidths and ridges and returns a fitted model of the same class,
-with the table of what was tried in ``tuning_``. It is generous with ridges, which are almost free
-(one eigendecomposition scores all of them by closed-form leave-one-out), and careful with
-bandwidths: multiples of the default ones, as coarse as the distances in the data are wide, then
-refined around the best.
+``tune(model, X, Z)`` tries many ridges, which are almost free (one eigendecomposition scores all of
+them by closed-form leave-one-out), and some multiples of the default bandwidths, as coarse as the
+distances in the data are wide, then refined around the best.
 
-For Bayes' rule, ratios, bandwidths and ridges are compared by their risk under the prior
-(:mod:`kernelbayes.select.risk`), estimated from left-out pairs. "marginal" (KBR13 section 4.2)
-compares the averaged posterior with the marginal of held-out z instead, both under the prior.
-
-The bandwidth of x is left where the search started (the median heuristic) unless another is clearly
-better, by more than one standard error of the difference over pairs (Breiman et al. 1984), both for
-the means alone and for means and mass. In high dimension such differences are mostly noise, and a
-choice that follows them loses more than it gains; with many pairs the standard error vanishes.
+For Bayes' rule they are compared by their risk under the prior (:mod:`kernelbayes.select.risk`).
+"marginal" compares the averaged posterior with the marginal of held-out z instead. The bandwidth of
+x is left where the search started unless another is clearly better, by more than one standard error
+of the difference over pairs (Breiman et al. 1984), both for the means alone and for means and mass:
+in high dimension such differences are mostly noise.
 """
 
 import inspect
@@ -68,7 +63,8 @@ def tune(
     prior : points, embedding or None
         For Bayes' rule: the prior that the model is tuned for, and fitted with.
     criterion : str, optional
-        For Bayes' rule: what is minimised; see :class:`~kernelbayes.KernelBayesRule`.
+        For Bayes' rule: "combined" (the default for numbers), "predictive" or "rkhs"
+        (:mod:`kernelbayes.select.risk`), or "marginal" (KBR13 section 4.2).
     budget : int
         How many bandwidths are tried for each variable; ridges come on top for free.
     rng : int, Generator or None
@@ -154,7 +150,7 @@ def tune_rule(
 ) -> KernelBayesRule:  # fmt: skip
     """Both bandwidths and both ridges, for the prior in force."""
     budget = integer(budget, "budget")
-    # Where the search begins: it widens kernels itself, if that suits the prior.
+    # Where a search begins with few pairs: it widens kernels itself.
     kernel_x, kernel_z = pair_kernels(X, Z, model.kernel_x, model.kernel_z, True, wide=False)
     x = variable(X, kernel_x, "X", copy=False)
     z = variable(Z, kernel_z, "Z", copy=False)
@@ -177,6 +173,9 @@ def tune_rule(
     task = Task(model, x, z, values, element, criterion, fold)
     with progress_bar((1 if prior is None else 2) * budget, "tuning", progress) as bar:
         ratios, table = task.ratios(budget, bar)
+        if criterion == "combined" and len(ratios) == 1:  # from the default, with enough pairs
+            default, _ = pair_kernels(X, Z, model.kernel_x, model.kernel_z, True)
+            task = replace(task, x=replace(x, kernel=default))
         best, tried = _search(task, ratios, budget, bar)
     tuned: KernelBayesRule = clone(model).set_params(
         kernel_x=best["kernel"],
@@ -216,8 +215,7 @@ def _search(task: Task, ratios: list[Ratio], budget: int, bar: tqdm) -> tuple[Ro
     ratio = ratios[0]
     if len(ratios) > 1:
         ratio, _ = best_ratio(task.x.kernel, 1.0)
-    # Finer steps differ by less than the noise of the risk; beyond four medians a smooth
-    # kernel hardly changes but for the scale of its ridge.
+    # Finer steps differ by less than the noise of the risk, wider kernels by their ridge.
     finest, widest = (2.0, 4.0) if task.criterion == "combined" else (1.1, np.inf)
     start = [s for s in _starts(task.x.kernel, task.x.points) if s <= widest]
     how: dict[str, Any] = {"start": start, "finest": finest, "widest": widest, "parallel": True}
