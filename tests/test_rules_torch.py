@@ -141,3 +141,12 @@ def test_halves_are_read_as_singles(half):
     found = rule.fit(x, x).predict(x[:5])
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)
+
+
+def test_truth_values_are_two_classes():
+    x = torch.tensor(X)
+    z = x[:, 0] > 0
+    found, same = kb.KernelBayesRule().fit(x, z), kb.KernelBayesRule().fit(X, X[:, 0] > 0)
+    assert found.classes_.tolist() == [False, True]
+    assert found.predict(x).tolist() == same.predict(X).tolist()
+    np.testing.assert_allclose(found.predict_proba(x), same.predict_proba(X), atol=1e-8)
