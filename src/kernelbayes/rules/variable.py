@@ -29,7 +29,7 @@ from kernelbayes.rules.support import sharpening, usual_support
 from kernelbayes.types import Array, Floats, Ints, Points, PointsLike, Rng
 
 # Share of copies among the pairs above which a fit warns: by judgement, one in twenty.
-COPIES = 0.05
+MOST_COPIES = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class Variable:
         """Say how many pairs of vectors are copies, where a column is too fine for chance."""
         n, able = self.n, self.kernel.is_vector and other.kernel.is_vector
         values = [as_doubles(vectors(v.points)) for v in (other, self)] if able else []
-        if not able or len(np.unique(values[0][:, 0])) > (1.0 - COPIES) * n:
+        if not able or len(np.unique(values[0][:, 0])) > (1.0 - MOST_COPIES) * n:
             return  # the usual case, and cheap
         every = np.unique(np.hstack(values), axis=0)
         fine = max(len(np.unique(column)) for column in every.T) == len(every)
-        if fine and FEWEST_NAMES <= len(every) < (1.0 - COPIES) * n:
+        if fine and FEWEST_NAMES <= len(every) < (1.0 - MOST_COPIES) * n:
             warn(
                 f"{n - len(every)} of {n} pairs are exact copies of others. A pair that is left "
                 "out is predicted from its copy: answers follow the noise, and intervals are too "
