@@ -420,6 +420,7 @@ def test_large_fits_have_landmarks_by_default(monkeypatch):
     assert not kb.KernelBayesRule(exact.kernel_x_).fit(x, z).rule_.inputs.kernel.finite
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of others")  # pairs that are learned twice
 def test_default_landmarks_are_for_vectors_only(monkeypatch):
     """Landmarks would miss rare categories; a default changes no call that is allowed."""
     rng = np.random.default_rng(0)
