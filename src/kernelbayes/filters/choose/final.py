@@ -6,7 +6,7 @@ that the filter is lost for good later on. So the winner and its rivals filter a
 
 * plain filters with wide kernels on states;
 * the regression on x without memory, with the kernel and ridge that a closed form chooses;
-* with controls, what is tracked under them, which has hardly settled at the end of a stretch.
+* estimates of a regression and a track alone; what is tracked has hardly settled after a stretch.
 
 A rival is taken only if it is clearly better, at the rank of the race and at that of the filter. So
 what is chosen is not clearly worse than this regression on the blocks left out.
@@ -69,11 +69,10 @@ class Final:
         yield from (a for a in self.plain if a["kernel_x"] == middle and a["kernel_z"] in wider)
 
     def _memoryless(self, best: Entry) -> Iterator[Arguments]:
-        """Regression on x, if nothing else is asked for, and what is tracked under controls."""
+        """Estimates of regressions and tracks, and regression on x if nothing else is asked for."""
         X, Z = self._kernels("kernel_x"), self._kernels("kernel_z")
         at = self.challenge.races.parameters(best.candidate.at)
-        if at["kernel_u"] is not None and at["features"] != "tracked":
-            yield from (a for a in self.challenge._regression(best) if a["features"] == "tracked")
+        yield from self.challenge.estimates_alone(best)
         if all(map(self.challenge.free, ("lags", "features", "memory"))):
             X += [X[-1].scaled(f) for f in WIDER_X if self.challenge.given["kernel_x"] is None]
             _, kernel, ridge = best_regression(self.challenge.races, X, Z[-1])
