@@ -159,3 +159,15 @@ def test_learned_likelihoods_filter_better_than_nothing():
         baselines.particle_filter(test.X, model, rng, 500, log_likelihood=learned),
     ):
         assert baselines.squared(estimate, test.Z).mean() < 0.6 * np.mean(test.Z**2)
+
+
+def test_a_fitted_kalman_filter_only_predicts_where_nothing_is_observed():
+    # Positions move on by the same velocity without noise, so that a prediction is exact.
+    z = np.cumsum(np.full((60, 1), 0.5), axis=0)
+    x = z + np.random.default_rng(0).normal(size=(60, 1))
+    new = x[:40].copy()
+    new[20:30] = np.nan
+    (whole,), (found,) = (baselines.fitted_kalman([x], [z], [rows]) for rows in (x[:40], new))
+    np.testing.assert_array_equal(found[:20], whole[:20])
+    # The mean of twenty observations of variance 1 is known to 1 / sqrt(20) = .22.
+    assert np.abs(found - z[:40])[19:].max() < 5 * 0.22

@@ -1,7 +1,8 @@
 """Simulated recordings with the faults of real ones: what a filter with no argument makes of them.
 
 Each model has one fault that made filters fail on real recordings: long rests, columns in mixed
-units, useless columns, a narrow track, readings that repeat, strong controls, no complete rows.
+units, useless columns, a narrow track, readings that repeat, strong controls, outages of a sensor,
+no complete rows.
 ``plain`` has none. Error: squared error over the variance of each state column, averaged. The
 filter is compared with nearest neighbours, kernel regression and a linear Kalman filter with
 velocity, each chosen and fitted on the training sequences.
@@ -110,6 +111,24 @@ def controls(rng, length):
     return fields(Z, rng, units=6, noise=0.6), Z, U * (1.0, 100.0)
 
 
+def outages(rng, length):
+    """Vehicle with odometry and a position sensor that drifts and fails for 5 to 20 steps."""
+    place, heading, speed = rng.uniform(-50.0, 50.0, 2), rng.uniform(0.0, 2.0 * np.pi), 3.0
+    drift, out, found = 3.0 * rng.normal(size=2), 0, []
+    for _ in range(length):
+        speed = np.clip(speed + 0.3 * rng.normal(), 0.0, 6.0)
+        heading += 0.15 * rng.normal()
+        if np.linalg.norm(place) > 80.0:  # it turns back
+            heading += 0.3 * np.sin(np.arctan2(-place[1], -place[0]) - heading)
+        move = speed * np.array([np.cos(heading), np.sin(heading)])
+        place, drift = place + move, 0.97 * drift + rng.normal(size=2)
+        out = int(rng.integers(5, 20)) if out == 0 and rng.uniform() < 0.02 else out
+        x = np.full(2, np.nan) if out else place + drift + 2.0 * rng.normal(size=2)
+        found.append((x, place, 1.03 * move + 0.2 * rng.normal(size=2)))
+        out = max(0, out - 1)
+    return tuple(map(np.array, zip(*found, strict=True)))
+
+
 def holes(rng, length):
     """Every entry is missing with probability .25: hardly a row of 12 is complete."""
     Z = walk(rng, length)
@@ -117,7 +136,8 @@ def holes(rng, length):
     return np.where(rng.uniform(size=X.shape) < 0.25, np.nan, X), Z, None
 
 
-MODELS = {f.__name__: f for f in (plain, rest, units, useless, track, repeated, controls, holes)}
+FAULTS = (plain, rest, units, useless, track, repeated, controls, outages, holes)
+MODELS = {f.__name__: f for f in FAULTS}
 
 
 def share(estimate, Z, spread):
@@ -134,11 +154,12 @@ def one_run(name, seed, tuned=False):
     means = np.nanmean(X, axis=0)
     filled, asked = (np.where(np.isnan(x), means, x) for x in (X, new))
     scaled = X.std(axis=0) if np.isfinite(X).all() else 1.0  # what a careful user would do
+    lost, gone = (np.where(np.isnan(x).all(axis=1), np.nan, 0.0)[:, None] for x in (X, new))
     found, folds = {}, halves(len(X))
     A, B = filled / scaled, asked / scaled
     found["neighbours"] = tuned_neighbours(A, Z / spread, B, folds)[0] * spread
     found["regression"] = tuned_regression(A, Z / spread, B, folds)[0] * spread
-    found["kalman"] = fitted_kalman([A], [Z], [B], [U], [acts])[0]
+    found["kalman"] = fitted_kalman([A + lost], [Z], [B + gone], [U], [acts])[0]
     seconds = {}
     options = [("filter", U), ("no controls", None)] if U is not None else [("filter", None)]
     for label, u in options:

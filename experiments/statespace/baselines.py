@@ -38,7 +38,8 @@ def fitted_kalman(xs, zs, new, controls=None, acts=None):
     """Linear Kalman filter with velocity, fitted to sequences: means (T, d) of each new one.
 
     State: position and its last difference; transition (with controls, if there are any) and
-    observation are least-squares fits, noises their residual covariances.
+    observation are least-squares fits, noises their residual covariances. Rows of NaN are steps
+    without an observation.
     """
     if controls is None or controls[0] is None:
         controls, acts = [None] * len(xs), [None] * len(new)
@@ -61,7 +62,8 @@ def fitted_kalman(xs, zs, new, controls=None, acts=None):
         return C, noise + 1e-6 * np.trace(noise) / len(noise) * np.eye(len(noise))
 
     F, Q = least_squares(np.hstack([P, U]), N)
-    H, R = least_squares(S, X)
+    known = np.isfinite(X).all(axis=1)
+    H, R = least_squares(S[known], X[known])
     found = []
     for x, u in zip(new, acts, strict=True):
         m, C, means = S.mean(axis=0), np.cov(S.T) + 1e-9 * np.eye(d), []
@@ -70,7 +72,8 @@ def fitted_kalman(xs, zs, new, controls=None, acts=None):
                 m = F @ np.concatenate([m, [] if u is None else u[t], [1.0]])
                 C = F[:, :d] @ C @ F[:, :d].T + Q
             G = H[:, :d]
-            m, C = _update(m, C, row, G @ m + H[:, d], G @ C @ G.T + R, C @ G.T)
+            if np.isfinite(row).all():
+                m, C = _update(m, C, row, G @ m + H[:, d], G @ C @ G.T + R, C @ G.T)
             means.append(m[: d // 2])
         found.append(np.array(means))
     return found
