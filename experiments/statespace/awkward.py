@@ -2,10 +2,9 @@
 
 Each model has one fault that made filters fail on real recordings: long rests, columns in mixed
 units, useless columns, a narrow track, readings that repeat, strong controls, outages of a sensor,
-no complete rows.
-``plain`` has none. Error: squared error over the variance of each state column, averaged. The
-filter is compared with nearest neighbours, kernel regression and a linear Kalman filter with
-velocity, each chosen and fitted on the training sequences.
+no complete rows. ``plain`` has none. Error: squared error over the variance of each state column,
+averaged. The filter is compared with nearest neighbours, kernel regression and a linear Kalman
+filter with velocity, each chosen and fitted on the training sequences.
 
     python experiments/statespace/awkward.py [--runs 3] [--first 1000] [--only rest track] [--tune]
 """
