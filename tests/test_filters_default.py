@@ -144,7 +144,7 @@ def test_a_lost_prediction_is_reported():
     beliefs = model.filter(np.full((4, 1), np.nan), np.full((4, 1), 1e3))
     assert not beliefs.info.reset.any()  # the prediction without controls is left
     dynamics = model.dynamics_
-    _, lost = predict(dynamics, np.zeros((80, 1)), np.zeros((1, 1)))
+    _, lost, _ = predict(dynamics, np.zeros((80, 1)), np.zeros((1, 1)))
     assert lost.all()
 
 

@@ -170,7 +170,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         runs = told(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
         ahead = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
-        if ahead is not None and complete(each, holes=ahead.features_ == "tracked"):
+        if ahead is not None and complete(each):
             for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
                 seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]

@@ -72,7 +72,7 @@ def predict(
         V, left = dynamics.simulated.predict(W, control, t)
         return V, left, V  # already expressed by its weights on the training sample
     V, lost, gammas = _moved(dynamics, W, control)
-    if dynamics.controlled is not None and lost.any():
+    if dynamics.controlled is not None and np.any(lost):
         free, lost_again, _ = _moved(replace(dynamics, controlled=None), W, None)
         xp = namespace(V)
         V, lost = xp.where(like(lost, V)[None, :] > 0.5, free, V), lost & lost_again
@@ -99,8 +99,8 @@ def _moved(
     if dynamics.literal:
         return V, none, gammas
     mass = total(V, axis=0)
-    lost = ~(mass > TRUSTED_SHARE * total(abs(V), axis=0))  # also catches NaN
-    if not lost.any():
+    lost = ~(mass > TRUSTED_SHARE * total(xp.abs(V), axis=0))  # also catches NaN
+    if not xp.any(lost):
         return V / mass, none, gammas if gammas is None else gammas / mass
     divided = V / xp.where(lost, xp.ones_like(mass), mass)
     even = counted(dynamics.counts, xp.ones_like(V) / V.shape[0])
@@ -196,7 +196,7 @@ def posterior(
         return literal_posterior(gamma, o, seen, plain, left)
     mass, cancelled, times = 0.0, True, 1.0
     tries = RAISED if o.method == "importance" else RAISED[:1]
-    for times in tries if trusted > 0.0 and float(gamma.max()) > 0.0 else ():
+    for times in tries if trusted > 0.0 and float(namespace(gamma).max(gamma)) > 0.0 else ():
         raw, rescued = bayes_rule_at(o, gamma, seen.column, plain, times)
         mass, w = float(total(raw)), tempered(dynamics, gamma, raw, o.rule)
         w = normalised(w, mass if w is raw else None)

@@ -8,7 +8,7 @@ ridge regression on landmarks, on some of the pairs, so that it costs little bes
 2. a bandwidth for each column by its **relevance**, the size of the gradient of what was learned
    (Radhakrishnan et al. 2024, here the diagonal alone, so that the kernel stays a product over
    columns): columns that say nothing about z disappear;
-3. both, four and sixteen times as wide: for what is nearly linear or quadratic in several columns;
+3. both, four times as wide: for what is nearly linear or quadratic in several columns;
 4. one bandwidth for the whole vector, the typical distance in the units of the data.
 
 Of the first three kinds, the widest that the best one does not clearly beat is taken: the simplest
@@ -49,9 +49,9 @@ COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
 DISTANCE_LEVELS, NEIGHBOUR = (0.1, 0.25, 0.75, 0.9), 5
 # Factors closer than this to one that is tried differ by less than the noise of the comparison.
 APART = 1.25
-# Factors of wide kernels, for two columns and more: the distances in many columns are nearly the
-# same. At sixteen the kernel is nearly quadratic in the sample.
-WIDE = 4.0, 16.0
+# Factor of wide kernels, for two columns and more: the distances in many columns are nearly the
+# same. Sixteen gains nothing on ten simulated tables, and hides points far outside the sample.
+WIDE = 4.0
 # Features of z that are predicted: with a typical bandwidth few beyond the thirtieth matter. Of
 # these the gradients of the first few directions say which columns matter.
 RESPONSES, DIRECTIONS = 30, 8
@@ -163,11 +163,14 @@ def _best(tried: list[_Tried]) -> _Tried:
     return min(tried, key=lambda t: float(t.losses.mean()))
 
 
-def _preferred(tried: list[_Tried], wide: bool) -> _Tried:
-    """Widest, or first, of them that the best one does not clearly beat."""
+def _preferred(tried: list[_Tried], groups: Ints | None) -> _Tried:
+    """Widest of them that the best one does not clearly beat, a group counting once, or first."""
     best = _best(tried)
     near = [t for t in tried if not t.beaten_by(best)]
-    return max(near, key=lambda t: float(np.log(t.bandwidths).sum())) if wide else near[0]
+    if groups is None:
+        return near[0]
+    each = np.unique(groups, return_index=True)[1]
+    return max(near, key=lambda t: float(np.log(t.bandwidths[each]).sum()))
 
 
 def _losses(F: Floats, H: Floats) -> tuple[Floats, float]:
@@ -204,14 +207,15 @@ def _bandwidths(points: _Encoded, H: Floats, wide: bool) -> Array:
                 break
             best = race
     if d > 1:
-        tried += [race.tried(f) for f in WIDE for race in dict.fromkeys((first, best)) if wide]
+        tried += [race.tried(WIDE) for race in dict.fromkeys((first, best)) if wide]
     if d > 1 and points.parts is None:
         size = float(h.max())  # in these units squares stay in the range of floating point
         race = _Race(X, size * typical(pdist(X / size)), H, points.groups)
         whole = _best([race.tried(factor) for factor in {1.0, first.best}])
         if _best(tried).beaten_by(whole, BEYOND_DOUBT):
             return whole.bandwidths
-    return _preferred(tried, wide).bandwidths
+    found = _preferred(tried, points.groups if wide else None).bandwidths
+    return np.where(np.ptp(X, axis=0) > 0.0, found, h)  # a constant column says nothing of widths
 
 
 class _Race:

@@ -9,9 +9,9 @@ An estimate of E[z | x_t] forgets the past, and a window remembers only a few st
 all by least squares on the training sequences, with cross-fitted estimates. Controls :math:`u_t`
 act on the way into step t; only vectors of numbers count. The Kalman filter of this model gives a
 mean :math:`m_t`, and a second regression estimates :math:`E[z \mid m_t, w_t]` with the estimate
-:math:`w_t` of the window beside it, or :math:`m_t` again where nothing is observed. For a linear
-sensor with Gaussian noise E[z | x_t] says all that x_t says of the state, and the track is the
-Kalman filter on observations. Else the regression first takes care of what is not linear.
+:math:`w_t` of the window beside it. For a linear sensor with Gaussian noise E[z | x_t] says all
+that x_t says of the state, and the track is the Kalman filter on observations. Where the sensor is
+not linear, or has many columns, the regression takes care of that first.
 """
 
 from collections.abc import Sequence
@@ -56,10 +56,8 @@ class Track:
         return self.second(self.beside(M, P))
 
     def beside(self, M: Floats, P: Array) -> Array:
-        """Means of the track beside the estimates P (T, q) of windows; NaN: nothing is known."""
-        W = as_doubles(P)  # NaN where nothing is observed: the mean, if it is one, stands for both
-        follows = (self._unscaled(self.mean[None]) != M).any(axis=1, keepdims=True)
-        V = np.hstack([M, np.where(np.isnan(W) & follows, M, W)])
+        """Means of the track with the estimates P (T, q) of windows; NaN where there is none."""
+        V = np.hstack([M, as_doubles(P)])
         return like(np.where(np.isnan(V).any(axis=1, keepdims=True), np.nan, V), P)
 
     def follow(
@@ -180,8 +178,7 @@ def tracked_error(X: Array, W: Array, U: Floats, Z: Points, lengths: Sequence[in
     H = targets(Z, kernel)
     with quiet():  # about estimates that are constant, say
         _, track, left_out = learn_track(X, W, U, Z, kernel, lengths, False, 0)
-    seen = ~np.isnan(X).all(axis=1)  # as for a window, which says nothing of other steps
-    return float(np.nanmean(((left_out - H) / track.unit)[seen] ** 2))
+    return float(np.nanmean(((left_out - H) / track.unit) ** 2))
 
 
 def _least_states(q: int, p: int = 0) -> int:
