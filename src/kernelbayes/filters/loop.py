@@ -27,6 +27,7 @@ from kernelbayes.filters.beliefs import (
     check_state,
 )
 from kernelbayes.filters.choose.holdout import calibration_of
+from kernelbayes.filters.clouds import Clouds, filter_by_clouds
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
@@ -65,6 +66,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
     observations_: Observations
     encoder_: Encoder | None = None  # what the update sees of the observations; None: themselves
     back_ridge: Any
+    clouds_: Clouds | None = None  # where beliefs are about velocities too
     calibration_: Calibration | None = None  # of the intervals of filtered beliefs
 
     @abstractmethod
@@ -246,6 +248,8 @@ def run_all(
 ) -> list[Run]:
     """Filter one or many sequences side by side: predict and update, repeat."""
     runs = [Run.spread(*one) for one in prepare(model, each_sequence(X, controls, gaps))]
+    if model.clouds_ is not None:
+        return filter_by_clouds(model.clouds_, runs, progress)
     longest = max(len(run.seen) for run in runs)
     start = model.start()
     xp, prior = namespace(start.belief.weights), start.belief.weights

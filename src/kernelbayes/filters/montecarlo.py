@@ -26,16 +26,17 @@ True
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import as_generator, like, threads_for
+from kernelbayes.arrays import as_doubles, as_generator, as_vectors, like, threads_for
 from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding, MeanElement
-from kernelbayes.filters.beliefs import FilterState
+from kernelbayes.filters.beliefs import Belief, FilterState, StepInfo, check_state
 from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
+from kernelbayes.filters.clouds import Clouds
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Dynamics,
@@ -55,10 +56,24 @@ from kernelbayes.filters.moves import (
     ratio_of,
     try_out,
 )
-from kernelbayes.filters.sequences import as_points, end_to_end, join, names_of, read, unstacked
+from kernelbayes.filters.sequences import (
+    Gaps,
+    Training,
+    as_points,
+    as_row,
+    end_to_end,
+    join,
+    names_of,
+    read,
+    unstacked,
+)
+from kernelbayes.filters.smooth import Smoothing
+from kernelbayes.filters.step import step, warn_reset
+from kernelbayes.filters.update import observe
 from kernelbayes.gram import Gram, check_ridge
+from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import count, doubled, integer, option
+from kernelbayes.points import count, doubled, integer, option, row_in_order, take
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
@@ -68,6 +83,9 @@ from kernelbayes.types import Bools, Points, PointsLike, Rng
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
+
+# Method, ratio, memory and literal of a filter with velocities.
+PLAIN = "importance", "kulsif", 1.0, False
 
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
 
@@ -96,6 +114,9 @@ class KernelMonteCarloFilter(Filter):
         Herd at most so many points and copy each (KMCF16 section 3.3).
     resampling : {"herding", "exchange", "line-search", "fully-corrective", "multinomial"}
         How the points to move are chosen from a belief, as in :func:`~kernelbayes.resample`.
+    order : {1, 2}
+        With 2 the learned transition also depends on the velocity, and beliefs are clouds of points
+        (:mod:`kernelbayes.filters.clouds`). They can be filtered, not smoothed.
     threshold : float
         Resample when the effective sample size is below this share of n.
     subsample : int, optional
@@ -138,6 +159,7 @@ class KernelMonteCarloFilter(Filter):
     picks: int = 100
     threshold: float = 0.5
     resampling: Resampling = "herding"
+    order: int = 1
     subsample: int | None = None
     sweeps: int = 10
     prior_ridge: Ridge = "loo"
@@ -169,6 +191,14 @@ class KernelMonteCarloFilter(Filter):
                 integer(getattr(self, name), name)
         option(self.resampling, "resampling", get_args(Resampling))
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
+        option(self.order, "order", (1, 2))
+        learned = self.transition is None and self.initial is None
+        plain = (self.method, self.ratio, self.memory, self.literal) == PLAIN
+        if self.order == 2 and not (learned and plain):
+            raise ValueError(
+                "order=2 learns the transition: leave transition, initial, method, ratio, memory "
+                "and literal as they are"
+            )
         if self.transition is not None and self.initial is None:
             raise ValueError("initial must be a function (m, rng), points or an Embedding")
         if not (self.transition is None or callable(self.transition)):
@@ -188,12 +218,13 @@ class KernelMonteCarloFilter(Filter):
             if self.transition is not None:
                 self.transition_: Transition = self.transition
             elif data is not None:
-                self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng)
+                self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng, self.order)
                 examples = data.controls
                 self.initial_ = self.Z_ if self.initial is None else self.initial_
             if self.subsample is not None:
                 known = self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)
+            self.clouds_ = None if self.order == 1 or data is None else self._clouds(data)
         return self
 
     def _thin(self, size: int, known: Bools | None) -> Bools | None:
@@ -219,7 +250,7 @@ class KernelMonteCarloFilter(Filter):
         mover = Mover(self.transition_, self.kernel_z_, seed, timed, self.names_z_)
         # One transition from every training state: how far states move, and a model to smooth with.
         try:
-            moved = try_out(mover, self.Z_, controls)
+            moved = Z if self.order == 2 else try_out(mover, self.Z_, controls)
         except TypeError as error:
             if controls is not None:
                 raise
@@ -256,6 +287,53 @@ class KernelMonteCarloFilter(Filter):
         )
         self.ridge_ = ridge
 
+    def _clouds(self, data: Training) -> Clouds:
+        """How beliefs about states and velocities move, and what observations say of them."""
+        L, kernel = self.dynamics_.features, self.moves_.states
+        if self.observations_.usable is not None:
+            raise ValueError("order=2 needs whole training observations; drop or fill the others")
+        x = self.observations_.kernel
+        ridge = self.ridge
+        if ridge == "loo":
+            rows = loo_subset(count(self.Z_))
+            some = doubled(take(self.Z_, rows)), doubled(take(self.X_, rows))
+            ridge = ConditionalEmbedding(kernel, x, "loo").fit(*some, copy=False).ridge_
+        self.ridge_ = check_ridge(ridge)
+        Z = as_doubles(as_vectors(data.Z, "Z"))
+        pairs = np.hstack([Z[data.target], Z[data.target] - Z[data.source]])
+        to_x = inverse_ridge(L, self.ridge_)
+        return Clouds(self.moves_, pairs, data.target, to_x, self.observations_.rule.tempering)
+
+    def step(
+        self, state: FilterState, x: PointsLike, control: PointsLike = None, steps: int = 1
+    ) -> tuple[FilterState, StepInfo]:
+        """Predict and update, as :meth:`KernelBayesFilter.step`: a pure function of a state."""
+        if self.clouds_ is None:
+            return step(self, state, x, control, steps)
+        check_state(state, self)
+        seen, _ = observe(self, x, None, steps, None)
+        cloud, u = as_doubles(state.past), as_row(row_in_order(control, self.names_u_))
+        t = state.t + integer(steps, "steps", 1) if state.t else 1
+        for s in range(state.t or t, t):
+            cloud = self.clouds_.moved(cloud, u, s)
+        cloud, w, info = self.clouds_.updated(cloud, seen, t - 1, state.t == 0)
+        warn_reset([info])
+        belief = Belief(self.Z_, w, self.kernel_z_, self.names_z_)
+        return FilterState(t, belief, past=cloud), info
+
+    def _smoothing(self, warn: bool = True) -> Smoothing:
+        if self.clouds_ is not None:
+            raise ValueError("with order=2 beliefs can be filtered, not smoothed; use order=1")
+        return super()._smoothing(warn)
+
+    def forecast(
+        self, X: PointsLike, horizon: int, controls: PointsLike = None, gaps: Gaps = None
+    ) -> Any:
+        """Beliefs about the next steps, as :meth:`KernelBayesFilter.forecast`; not with order=2."""
+        if self.clouds_ is not None:
+            raise ValueError("with order=2 add rows of NaN to X, one for each step, and filter")
+        return super().forecast(X, horizon, controls, gaps)
+
     def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:
         """State before the first observation.
 
@@ -267,6 +345,12 @@ class KernelMonteCarloFilter(Filter):
             How many past beliefs to keep, for ``smoothed``.
         """
         check_is_fitted(self, "dynamics_")
+        if self.clouds_ is not None:
+            if prior is not None or lag:
+                raise ValueError("order=2 knows neither a prior nor a lag")
+            even = np.full(count(self.Z_), 1.0 / count(self.Z_))
+            belief = Embedding(self.Z_, even, self.kernel_z_, self.names_z_)
+            return FilterState(0, belief, past=self.clouds_.started())
         initial = self.initial_ if prior is None else prior
         if callable(initial) and not isinstance(initial, MeanElement):
             seed = self.moves_.mover.seed

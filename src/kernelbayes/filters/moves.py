@@ -4,6 +4,14 @@ A **learned transition** is z' = z + f(z, u) + e: the increment is regressed on 
 control (:mod:`kernelbayes.select.regression`, whose metric drops inputs that do not matter), and e
 is drawn from the left-out residuals. One regression in d + p coordinates needs far fewer
 transitions than a conditional embedding under a product kernel on them.
+
+**With velocities** (``order=2``) the next state is regressed on the state, its velocity and the
+control. A belief is then a cloud of points (z, v) that are tied to no training pair: no sample has
+enough pairs that are near in both. It is reweighted by the conditional embedding of x given z,
+
+.. math:: p(x \mid z) \propto k_X(x)^\top (G_Z + n \lambda I)^{-1} k_Z(z),
+
+the density of x under the kernel on x, and told as weights on the training states.
 """
 
 from collections.abc import Callable
@@ -206,30 +214,37 @@ class Moves:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A transition learned from sequences: increments by regression, noise by residuals."""
+    """A transition learned from sequences: means by regression, noise by residuals."""
 
     regression: Regression
-    centre: Floats  # of state and control (d + p,), and their scale
+    centre: Floats  # of state (with its velocity) and control, and their scale
     spread: Floats
-    middle: Floats  # of the increments (d,), and their scale
+    middle: Floats  # of the increments (d,), or next states, and their scale
     unit: Floats
     residuals: Floats  # (m, d), left out
 
     def __call__(
         self, z: Points, rng: np.random.Generator, control: Points | None = None
     ) -> Points:
-        """Move states (k, d), each once, all under one control (p,)."""
-        Z = as_doubles(z)
+        """Move states (k, d), or those with their velocities (k, 2 d), all under one control."""
+        Z, d = as_doubles(z), len(self.middle)
         p = len(self.centre) - Z.shape[1]
         u = np.zeros(0) if control is None else np.ravel(as_doubles(control))
         if len(u) != p:
             raise ValueError(f"the transition was learned with {p} controls, got {len(u)}")
         U = (np.hstack([Z, np.tile(u, (len(Z), 1))]) - self.centre) / self.spread
         noise = self.residuals[rng.integers(len(self.residuals), size=len(Z))]
-        return like(Z + self.regression(U) * self.unit + self.middle + noise, widened(z))
+        found = self.regression(U) * self.unit + self.middle + noise
+        if Z.shape[1] > d:  # the next states, and with them their velocities
+            found = np.hstack([found, found - Z[:, :d]])
+        else:
+            found += Z
+        return like(found, widened(z))
 
     @classmethod
-    def from_sequences(cls, data: Training, kernel: Kernel, rng: np.random.Generator) -> Self:
+    def from_sequences(
+        cls, data: Training, kernel: Kernel, rng: np.random.Generator, order: int = 1
+    ) -> Self:
         """Learn from the transitions of sequences."""
         if not kernel.is_vector:
             raise ValueError(
@@ -237,10 +252,16 @@ class Learned:
                 f"as Gaussian, not {type(kernel).__name__}; give a transition"
             )
         Z = as_doubles(as_vectors(data.Z, "Z"))
-        before, inputs = Z[data.source], [Z[data.source]]
+        rows = np.arange(len(data.source))
+        if order == 2:  # transitions from states whose velocity is known
+            rows = np.flatnonzero(np.isin(data.source, data.target))
+            if len(rows) == 0:
+                raise ValueError("order=2 needs a sequence of three steps or more")
+        source, target = data.source[rows], data.target[rows]
+        inputs = [Z[source]] if order == 1 else [Z[source], Z[source] - Z[source - 1]]
         if data.controls is not None:
-            inputs.append(as_doubles(as_vectors(data.controls, "controls")))
-        U, D = np.hstack(inputs), Z[data.target] - before
+            inputs.append(as_doubles(as_vectors(data.controls, "controls"))[rows])
+        U, D = np.hstack(inputs), Z[target] - (Z[source] if order == 1 else 0.0)
         centre, middle = U.mean(axis=0), D.mean(axis=0)
         spread, unit = _scale(U), _scale(D)
         fit = regress((U - centre) / spread, (D - middle) / unit, rng)
