@@ -1,5 +1,7 @@
 """Filters whose beliefs are about states and velocities: clouds of points."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -132,9 +134,11 @@ def test_what_velocities_do_not_go_with():
 
 def test_files_and_controls(tmp_path):
     _, x = swing(np.random.default_rng(7), 15)
+    MODEL.filter(x)
     kb.save(MODEL, tmp_path / "model.kb")
-    again = kb.load(tmp_path / "model.kb")
-    np.testing.assert_allclose(again.filter(x).weights, MODEL.filter(x).weights, atol=1e-12)
+    expected = MODEL.filter(x).weights
+    for again in (kb.load(tmp_path / "model.kb"), pickle.loads(pickle.dumps(MODEL))):
+        np.testing.assert_allclose(again.filter(x).weights, expected, atol=1e-12)
     rng = np.random.default_rng(8)
     u, z = rng.normal(size=(300, 1)), np.zeros(300)
     for t in range(2, 300):

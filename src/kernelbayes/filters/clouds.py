@@ -18,6 +18,8 @@ import numpy as np
 
 from kernelbayes.arrays import as_doubles, threads_for
 from kernelbayes.filters.beliefs import StepInfo
+from kernelbayes.filters.missing import PATTERNS
+from kernelbayes.filters.model import Observations
 from kernelbayes.filters.moves import Moves
 from kernelbayes.filters.smooth import Run
 from kernelbayes.filters.update import Seen
@@ -63,9 +65,7 @@ class Clouds:
         w = np.repeat([(1.0 - jumps) / k, jumps / m], [k, m])
         trusted, mass = seen.trusted * (1.0 - WRONG), float("nan")
         if o is not None:
-            F, states = self.moves.features, self.moves.states
-            column = o.gram.factor @ seen.column if isinstance(o.gram, Factored) else seen.column
-            as_seen = self.to_x @ (F.T @ column)
+            states, as_seen = self.moves.states, self._embedding(o) @ seen.column
             density = np.concatenate(
                 [states.features(cloud[:, :d]) @ as_seen, self.marginal @ as_seen]
             )
@@ -85,15 +85,22 @@ class Clouds:
             rng = np.random.default_rng([self.moves.mover.seed, 1, t])
             cloud = np.vstack([cloud, self.pairs])[_spread(w, k, rng.uniform())]
         away = float("nan") if o is None else 1.0 - seen.trusted
-        happened = (
-            o is not None,
-            o is not None and seen.trusted < 1.0,
-            False,
-            lost,
-            away,
-            float(lost),
-        )
+        happened = o is not None, away > 0.0, False, lost, away, float(lost)
         return cloud, told, StepInfo(mass, seen.support, float(1.0 / (told @ told)), *happened)
+
+    def _embedding(self, o: Observations) -> Array:
+        """From a column of kernel values k(x) to the embedding's value at x, in features of z."""
+        if o not in self._embeddings:
+            while len(self._embeddings) >= PATTERNS:  # of missing coordinates, as those are kept
+                self._embeddings.pop(next(iter(self._embeddings)))
+            F = self.moves.features.T
+            F = F @ o.gram.factor if isinstance(o.gram, Factored) else F
+            self._embeddings[o] = self.to_x @ F
+        return self._embeddings[o]
+
+    @cached_property
+    def _embeddings(self) -> dict[Observations, Array]:
+        return {}
 
     @cached_property
     def marginal(self) -> Array:
