@@ -13,18 +13,22 @@ The belief is told as weights on the training states, those of the cloud's embed
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import as_doubles, threads_for
+from kernelbayes.arrays import as_doubles, as_vectors, threads_for
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.missing import PATTERNS
-from kernelbayes.filters.model import Observations
+from kernelbayes.filters.model import Observations, inverse_ridge
 from kernelbayes.filters.moves import Moves
+from kernelbayes.filters.sequences import Training
 from kernelbayes.filters.smooth import Run
 from kernelbayes.filters.update import Seen
-from kernelbayes.gram import Factored
-from kernelbayes.points import take
+from kernelbayes.gram import Factored, check_ridge
+from kernelbayes.gram.loo import loo_subset
+from kernelbayes.points import count, doubled, take
+from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.select.search import progress_bar
 from kernelbayes.types import Array, Floats, Ints, Points
 
@@ -42,6 +46,24 @@ class Clouds:
     rows: Ints  # (m,), which of the training states those are
     to_x: Array  # (r, r), (L^T L + n lambda I)^-1, of the embedding of x given z
     tempering: float = 1.0
+
+    @classmethod
+    def learn(
+        cls, moves: Moves, observations: Observations, X: Points, data: Training,
+        ridge: float | Literal["loo"],
+    ) -> tuple[Self, float]:  # fmt: skip
+        """Learn from sequences and from a filter's features; also the ridge lambda."""
+        if observations.usable is not None:
+            raise ValueError("order=2 needs whole training observations; drop or fill the others")
+        if ridge == "loo":
+            rows = loo_subset(count(X))
+            some = doubled(take(moves.Z, rows)), doubled(take(X, rows))
+            x = ConditionalEmbedding(moves.states, observations.kernel, "loo")
+            ridge = x.fit(*some, copy=False).ridge_
+        ridge, Z = check_ridge(ridge), as_doubles(as_vectors(data.Z, "Z"))
+        pairs = np.hstack([Z[data.target], Z[data.target] - Z[data.source]])
+        to_x, tempering = inverse_ridge(moves.features, ridge), observations.rule.tempering
+        return cls(moves, pairs, data.target, to_x, tempering), ridge
 
     def started(self) -> Floats:
         """Cloud of training states and their velocities."""

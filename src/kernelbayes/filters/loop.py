@@ -39,9 +39,15 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back
+from kernelbayes.filters.smooth import (
+    Run,
+    Smoothing,
+    backward,
+    passed_back,
+    told,
+    told_ahead,
+)
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
-from kernelbayes.filters.told import told, told_ahead
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel

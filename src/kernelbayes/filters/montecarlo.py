@@ -31,7 +31,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import as_doubles, as_generator, as_vectors, like, threads_for
+from kernelbayes.arrays import as_doubles, as_generator, like, threads_for
 from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.filters.beliefs import Belief, FilterState, StepInfo, check_state
@@ -58,7 +58,6 @@ from kernelbayes.filters.moves import (
 )
 from kernelbayes.filters.sequences import (
     Gaps,
-    Training,
     as_points,
     as_row,
     end_to_end,
@@ -71,9 +70,8 @@ from kernelbayes.filters.smooth import Smoothing
 from kernelbayes.filters.step import step, warn_reset
 from kernelbayes.filters.update import observe
 from kernelbayes.gram import Gram, check_ridge
-from kernelbayes.gram.loo import loo_subset
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import count, doubled, integer, option, row_in_order, take
+from kernelbayes.points import count, doubled, integer, option, row_in_order
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
@@ -224,7 +222,10 @@ class KernelMonteCarloFilter(Filter):
             if self.subsample is not None:
                 known = self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)
-            self.clouds_ = None if self.order == 1 or data is None else self._clouds(data)
+            self.clouds_ = None
+            if self.order == 2 and data is not None:
+                fitted = self.moves_, self.observations_, self.X_
+                self.clouds_, self.ridge_ = Clouds.learn(*fitted, data, self.ridge)
         return self
 
     def _thin(self, size: int, known: Bools | None) -> Bools | None:
@@ -286,23 +287,6 @@ class KernelMonteCarloFilter(Filter):
             gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True), self.rank
         )
         self.ridge_ = ridge
-
-    def _clouds(self, data: Training) -> Clouds:
-        """How beliefs about states and velocities move, and what observations say of them."""
-        L, kernel = self.dynamics_.features, self.moves_.states
-        if self.observations_.usable is not None:
-            raise ValueError("order=2 needs whole training observations; drop or fill the others")
-        x = self.observations_.kernel
-        ridge = self.ridge
-        if ridge == "loo":
-            rows = loo_subset(count(self.Z_))
-            some = doubled(take(self.Z_, rows)), doubled(take(self.X_, rows))
-            ridge = ConditionalEmbedding(kernel, x, "loo").fit(*some, copy=False).ridge_
-        self.ridge_ = check_ridge(ridge)
-        Z = as_doubles(as_vectors(data.Z, "Z"))
-        pairs = np.hstack([Z[data.target], Z[data.target] - Z[data.source]])
-        to_x = inverse_ridge(L, self.ridge_)
-        return Clouds(self.moves_, pairs, data.target, to_x, self.observations_.rule.tempering)
 
     def step(
         self, state: FilterState, x: PointsLike, control: PointsLike = None, steps: int = 1
