@@ -83,7 +83,7 @@ Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
 
 # Method, ratio, memory and literal of a filter with velocities.
-PLAIN = "importance", "kulsif", 1.0, False
+AS_LEARNED = "importance", "kulsif", 1.0, False
 
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
 
@@ -191,7 +191,7 @@ class KernelMonteCarloFilter(Filter):
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
         option(self.order, "order", (1, 2))
         learned = self.transition is None and self.initial is None
-        plain = (self.method, self.ratio, self.memory, self.literal) == PLAIN
+        plain = (self.method, self.ratio, self.memory, self.literal) == AS_LEARNED
         if self.order == 2 and not (learned and plain):
             raise ValueError(
                 "order=2 learns the transition: leave transition, initial, method, ratio, memory "
