@@ -60,10 +60,10 @@ class Clouds:
             some = doubled(take(moves.Z, rows)), doubled(take(X, rows))
             x = ConditionalEmbedding(moves.states, observations.kernel, "loo")
             ridge = x.fit(*some, copy=False).ridge_
-        ridge, Z = check_ridge(ridge), as_doubles(as_vectors(data.Z, "Z"))
+        lam, Z = check_ridge(float(ridge)), as_doubles(as_vectors(data.Z, "Z"))
         pairs = np.hstack([Z[data.target], Z[data.target] - Z[data.source]])
-        to_x, tempering = inverse_ridge(moves.features, ridge), observations.rule.tempering
-        return cls(moves, pairs, data.target, to_x, tempering), ridge
+        to_x, tempering = inverse_ridge(moves.features, lam), observations.rule.tempering
+        return cls(moves, pairs, data.target, to_x, tempering), lam
 
     def started(self) -> Floats:
         """Cloud of training states and their velocities."""

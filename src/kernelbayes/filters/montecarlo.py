@@ -77,7 +77,7 @@ from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
 from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
-from kernelbayes.types import Bools, Points, PointsLike, Rng
+from kernelbayes.types import Bools, Floats, Points, PointsLike, Rng
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
@@ -296,7 +296,8 @@ class KernelMonteCarloFilter(Filter):
             return step(self, state, x, control, steps)
         check_state(state, self)
         seen, _ = observe(self, x, None, steps, None)
-        cloud, u = as_doubles(state.past), as_row(row_in_order(control, self.names_u_))
+        u = as_row(row_in_order(control, self.names_u_))
+        cloud: Floats = as_doubles(state.past)
         t = state.t + integer(steps, "steps", 1) if state.t else 1
         for s in range(state.t or t, t):
             cloud = self.clouds_.moved(cloud, u, s)
