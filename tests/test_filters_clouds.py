@@ -80,6 +80,17 @@ def test_filter_is_the_loop_of_step_and_a_gap_is_steps_without_observation():
         assert np.sum(state.belief.weights) == pytest.approx(1.0)
 
 
+def test_a_forecast_is_filtering_without_observations():
+    _, x = swing(np.random.default_rng(10), 20)
+    expected = MODEL.filter(np.concatenate([x, np.full(4, np.nan)])).weights[20:]
+    found, state = MODEL.forecast(x, 4), MODEL.start()
+    np.testing.assert_array_equal(found.weights, expected)
+    np.testing.assert_array_equal(found.observations.weights, expected)
+    for value in x:
+        state, _ = MODEL.step(state, value)
+    np.testing.assert_allclose(MODEL.forecast(state, 4).weights, expected, atol=1e-12)
+
+
 def test_the_same_rng_gives_the_same_beliefs():
     _, x = swing(np.random.default_rng(3), 20)
     one, same, other = (fitted(rng=rng).filter(x).weights for rng in (0, 0, 1))
@@ -126,8 +137,6 @@ def test_what_velocities_do_not_go_with():
         kb.KernelMonteCarloFilter(order=2, rng=0).fit(np.where(x > 0.0, x, np.nan), z)
     with pytest.raises(ValueError, match="filtered, not smoothed"):
         MODEL.smooth(x)
-    with pytest.raises(ValueError, match="rows of NaN"):
-        MODEL.forecast(x, 3)
     with pytest.raises(ValueError, match="neither a prior nor a lag"):
         MODEL.start(lag=2)
 

@@ -12,12 +12,10 @@ import numpy as np
 from kernelbayes.arrays import to_numpy
 from kernelbayes.embedding import Batch, Embedding, export
 from kernelbayes.embedding.core import Index
-from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import same_value
-from kernelbayes.select.calibration import Calibration
 from kernelbayes.tables import as_frame, distinct
-from kernelbayes.types import Array, Floats, Points, PointsLike
+from kernelbayes.types import Array, Floats, PointsLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,20 +272,6 @@ class Beliefs(Batch):
             (name, mean[:, j], {"low": ends[:, j, 0], "high": ends[:, j, 1]})
             for j, name in enumerate(self.coordinates)
         ]
-
-    @classmethod
-    def of(
-        cls,
-        points: Points,
-        weights: Array,
-        kernel: Kernel,
-        names: tuple[str, ...] | None,
-        infos: list[StepInfo],
-        calibration: Calibration | None = None,
-    ) -> Self:
-        """Beliefs from weights (T, n) and what happened at each step."""
-        info = StepInfo.stack(infos)
-        return cls(points, weights, kernel, names, info=info, calibration=calibration)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,14 +12,12 @@ The belief is told as weights on the training states, those of the cloud's embed
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 
-from kernelbayes.arrays import as_doubles, as_vectors, threads_for
+from kernelbayes.arrays import as_doubles, as_vectors
 from kernelbayes.filters.beliefs import StepInfo
-from kernelbayes.filters.missing import PATTERNS
 from kernelbayes.filters.model import Observations, inverse_ridge
 from kernelbayes.filters.moves import Moves
 from kernelbayes.filters.sequences import Training
@@ -29,7 +27,6 @@ from kernelbayes.gram import Factored, check_ridge
 from kernelbayes.gram.loo import loo_subset
 from kernelbayes.points import count, doubled, take
 from kernelbayes.rules.cme import ConditionalEmbedding
-from kernelbayes.select.search import progress_bar
 from kernelbayes.types import Array, Floats, Ints, Points
 
 # Shares of observations that say nothing about the state, and of states that jump anywhere: both
@@ -45,7 +42,6 @@ class Clouds:
     pairs: Floats  # (m, 2 d), training states with their velocities
     rows: Ints  # (m,), which of the training states those are
     to_x: Array  # (r, r), (L^T L + n lambda I)^-1, of the embedding of x given z
-    tempering: float = 1.0
 
     @classmethod
     def learn(
@@ -62,8 +58,7 @@ class Clouds:
             ridge = x.fit(*some, copy=False).ridge_
         lam, Z = check_ridge(float(ridge)), as_doubles(as_vectors(data.Z, "Z"))
         pairs = np.hstack([Z[data.target], Z[data.target] - Z[data.source]])
-        to_x, tempering = inverse_ridge(moves.features, lam), observations.rule.tempering
-        return cls(moves, pairs, data.target, to_x, tempering), lam
+        return cls(moves, pairs, data.target, inverse_ridge(moves.features, lam)), lam
 
     def started(self) -> Floats:
         """Cloud of training states and their velocities."""
@@ -82,69 +77,55 @@ class Clouds:
 
         With ``unknown``, any training state is as likely as any other before the observation.
         """
-        o, k, m, d = seen.observations, len(cloud), len(self.pairs), self.pairs.shape[1] // 2
+        o, k, m = seen.observations, len(cloud), len(self.pairs)
         jumps = 1.0 if unknown else 0.0 if o is None else JUMPS
         w = np.repeat([(1.0 - jumps) / k, jumps / m], [k, m])
-        trusted, mass = seen.trusted * (1.0 - WRONG), float("nan")
+        mass = away = float("nan")
         if o is not None:
-            states, as_seen = self.moves.states, self._embedding(o) @ seen.column
-            density = np.concatenate(
-                [states.features(cloud[:, :d]) @ as_seen, self.marginal @ as_seen]
-            )
-            density = np.maximum(density, 0.0)
-            usual = float(density[k:].mean())
-            if usual > 0.0:
-                w = w * (trusted * density / usual + 1.0 - trusted) ** self.tempering
-            mass = float(w.sum())
+            w = w * self._likelihood(o, seen, cloud)
+            mass, away = float(w.sum()), 1.0 - seen.trusted
             w = w / mass
-        share = float(w[:k].sum())
-        told = self.moves.weigh(cloud[:, :d], w[:k] / share) if share > 0.0 else None
-        lost = told is None and not unknown
-        fresh = np.bincount(self.rows, w[k:], minlength=len(self.moves.features))
-        told = fresh if told is None else share * told + fresh
-        told = told / told.sum() if float(told.sum()) > 0.0 else np.full(len(told), 1.0 / len(told))
+        told, lost = self.told(cloud, w)
         if o is not None:
             rng = np.random.default_rng([self.moves.mover.seed, 1, t])
             cloud = np.vstack([cloud, self.pairs])[_spread(w, k, rng.uniform())]
-        away = float("nan") if o is None else 1.0 - seen.trusted
         happened = o is not None, away > 0.0, False, lost, away, float(lost)
         return cloud, told, StepInfo(mass, seen.support, float(1.0 / (told @ told)), *happened)
 
-    def _embedding(self, o: Observations) -> Array:
-        """From a column of kernel values k(x) to the embedding's value at x, in features of z."""
-        if o not in self._embeddings:
-            while len(self._embeddings) >= PATTERNS:  # of missing coordinates, as those are kept
-                self._embeddings.pop(next(iter(self._embeddings)))
-            F = self.moves.features.T
-            F = F @ o.gram.factor if isinstance(o.gram, Factored) else F
-            self._embeddings[o] = self.to_x @ F
-        return self._embeddings[o]
+    def follow(self, run: Run, t: int) -> None:
+        """Filter one more step of a sequence: predict and update."""
+        cloud = self.moved(run.cloud, run.controls[t], t) if t else self.started()
+        run.cloud, w, info = self.updated(cloud, run.seen[t], t, t == 0)
+        run.weights.append(w)
+        run.infos.append(info)
 
-    @cached_property
-    def _embeddings(self) -> dict[Observations, Array]:
-        return {}
+    def _likelihood(self, o: Observations, seen: Seen, cloud: Floats) -> Floats:
+        """How likely an observation is at the points and the pairs (k + m,), 1 for usual pairs."""
+        F, k, d = self.moves.features, len(cloud), self.pairs.shape[1] // 2
+        column = o.gram.factor @ seen.column if isinstance(o.gram, Factored) else seen.column
+        as_seen = self.to_x @ (F.T @ column)
+        here = self.moves.states.features(cloud[:, :d]) @ as_seen
+        density = np.maximum(np.concatenate([here, (F @ as_seen)[self.rows]]), 0.0)
+        usual, trusted = float(density[k:].mean()), seen.trusted * (1.0 - WRONG)
+        if not usual > 0.0:
+            return np.ones(len(density))
+        return np.asarray((trusted * density / usual + 1.0 - trusted) ** o.rule.tempering)
 
-    @cached_property
-    def marginal(self) -> Array:
-        """Features (m, r) of the training states whose velocity is known."""
-        return self.moves.features[self.rows]
+    def told(self, cloud: Floats, w: Floats | None = None) -> tuple[Array, bool]:
+        """Weights (n,) on the training states of points, and pairs; whether the points are lost.
+
+        Lost points are far from all training states: any of these is as likely.
+        """
+        n, k, d = len(self.moves.features), len(cloud), self.pairs.shape[1] // 2
+        w = np.full(k, 1.0 / k) if w is None else w
+        share, fresh = float(w[:k].sum()), np.bincount(self.rows[: len(w) - k], w[k:], n)
+        if not share > 0.0:
+            return fresh, False
+        found = self.moves.weigh(cloud[:, :d], w[:k] / share)
+        return share * (np.full(n, 1.0 / n) if found is None else found) + fresh, found is None
 
 
 def _spread(w: Floats, k: int, start: float) -> Ints:
     """Systematic sample of k indices with weights w."""
     places = (start + np.arange(k)) / k * w.sum()
     return np.asarray(np.minimum(np.searchsorted(np.cumsum(w), places), len(w) - 1))
-
-
-def filter_by_clouds(clouds: Clouds, runs: list[Run], progress: bool | None) -> list[Run]:
-    """Filter sequences one after the other: predict and update, repeat."""
-    with progress_bar(len(runs), "filtering", progress) as bar, threads_for(0.0):
-        for one in runs:
-            cloud = clouds.started()
-            for t, seen in enumerate(one.seen):
-                cloud = clouds.moved(cloud, one.controls[t], t) if t else cloud
-                cloud, w, info = clouds.updated(cloud, seen, t, t == 0)
-                one.weights.append(w)
-                one.infos.append(info)
-            bar.update()
-    return runs

@@ -27,7 +27,7 @@ from kernelbayes.filters.beliefs import (
     check_state,
 )
 from kernelbayes.filters.choose.holdout import calibration_of
-from kernelbayes.filters.clouds import Clouds, filter_by_clouds
+from kernelbayes.filters.clouds import Clouds
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
@@ -39,14 +39,7 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import (
-    Run,
-    Smoothing,
-    backward,
-    passed_back,
-    told,
-    told_ahead,
-)
+from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back, told, told_ahead
 from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
@@ -65,6 +58,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
     Z_: Points
     kernel_x_: Kernel
     kernel_z_: Kernel
+    kernel_u_: Kernel | None = None
     names_x_: tuple[str, ...] | None
     names_z_: tuple[str, ...] | None
     names_u_: tuple[str, ...] | None
@@ -110,6 +104,8 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
 
     def _smoothing(self, warn: bool = True) -> Smoothing:  # noqa: ARG002
         """How beliefs are smoothed; with a warning where that gains nothing."""
+        if self.clouds_ is not None:
+            raise ValueError("with order=2 beliefs can be filtered, not smoothed; use order=1")
         return Smoothing(float(self.back_ridge))
 
     def smoothed(self, state: FilterState) -> Belief:
@@ -254,14 +250,17 @@ def run_all(
 ) -> list[Run]:
     """Filter one or many sequences side by side: predict and update, repeat."""
     runs = [Run.spread(*one) for one in prepare(model, each_sequence(X, controls, gaps))]
-    if model.clouds_ is not None:
-        return filter_by_clouds(model.clouds_, runs, progress)
     longest = max(len(run.seen) for run in runs)
     start = model.start()
     xp, prior = namespace(start.belief.weights), start.belief.weights
     with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
         for t in range(longest):
             alive = [run for run in runs if t < len(run.seen)]
+            if model.clouds_ is not None:
+                for run in alive:
+                    model.clouds_.follow(run, t)
+                bar.update()
+                continue
             W = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1)
             lost = gammas = None
             if t > 0:
@@ -299,11 +298,11 @@ def _forecast(
     model: Filter, X: PointsLike, horizon: int, controls: PointsLike, gaps: ArrayLike | None
 ) -> Forecast:
     past = count(X) - 1
-    steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
+    steps = acting(controls, count(X) + horizon, model.kernel_u_, model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
     run = told(run_all(model, X, u, gaps, False))[0]
     future = None if steps is None else take(steps, slice(past, past + horizon))
-    return ahead(model, run.weights[-1], horizon, future, len(run.seen))
+    return ahead(model, run.weights[-1], horizon, future, len(run.seen), run.cloud)
 
 
 def _from_state(model: Filter, state: FilterState, horizon: int, controls: PointsLike) -> Forecast:
@@ -311,17 +310,26 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     if state.t == 0:
         raise ValueError("a forecast needs a state after at least one step; this one is a start")
     check_state(state, model)
-    kernel_u = getattr(model, "kernel_u_", None)
-    future = acting(controls, horizon + 1, kernel_u, model.names_u_)
-    return ahead(model, state.belief.weights, horizon, future, state.t)
+    future = acting(controls, horizon + 1, model.kernel_u_, model.names_u_)
+    return ahead(model, state.belief.weights, horizon, future, state.t, state.past)
 
 
-def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int) -> Forecast:
-    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...)."""
+def ahead(
+    model: Filter, w: Array, horizon: int, controls: Points | None, t: int, past: Array = None
+) -> Forecast:
+    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...).
+
+    With velocities, ``past`` is the cloud that moves on.
+    """
     W, states, seen, infos = w[:, None], [], [], []
     for h in range(horizon):
         row = None if controls is None else take(controls, [h])
-        W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
+        if model.clouds_ is None:
+            W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
+        else:
+            past = model.clouds_.moved(past, row, t + h)
+            w, gone = model.clouds_.told(past)
+            W, lost, gammas = w[:, None], np.array([float(gone)]), None
         xp = namespace(W)
         states.append(W[:, 0])
         ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
@@ -334,10 +342,10 @@ def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int
     kernel = default_kernel(X) if estimates else model.kernel_x_
     if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
         names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
-    observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
-    W = xp.stack(states, axis=0)
-    beliefs = Forecast.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
-    return replace(beliefs, observations=observations)
+    info, W, S = StepInfo.stack(infos), xp.stack(states, axis=0), xp.stack(seen, axis=0)
+    observations = Beliefs(X, S, kernel, names, info=info)
+    beliefs = model.Z_, W, model.kernel_z_, model.names_z_
+    return Forecast(*beliefs, info=info, observations=observations)
 
 
 def _beliefs(
@@ -349,4 +357,5 @@ def _beliefs(
     mass, squares = as_doubles(xp.sum(W, axis=1)), as_doubles(xp.sum(W * W, axis=1))
     sizes = mass**2 / np.where(squares > 0.0, squares, 1.0)  # of smoothed beliefs their own
     infos = [replace(run.infos[t], ess=float(e)) for t, e in zip(run.kept, sizes, strict=True)]
-    return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos, calibration)
+    beliefs = model.Z_, W, model.kernel_z_, model.names_z_
+    return Beliefs(*beliefs, info=StepInfo.stack(infos), calibration=calibration)

@@ -26,15 +26,15 @@ True
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import as_doubles, as_generator, like, threads_for
+from kernelbayes.arrays import as_generator, like, threads_for
 from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding, MeanElement
-from kernelbayes.filters.beliefs import Belief, FilterState, StepInfo, check_state
+from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
 from kernelbayes.filters.clouds import Clouds
 from kernelbayes.filters.loop import Filter
@@ -56,28 +56,16 @@ from kernelbayes.filters.moves import (
     ratio_of,
     try_out,
 )
-from kernelbayes.filters.sequences import (
-    Gaps,
-    as_points,
-    as_row,
-    end_to_end,
-    join,
-    names_of,
-    read,
-    unstacked,
-)
-from kernelbayes.filters.smooth import Smoothing
-from kernelbayes.filters.step import step, warn_reset
-from kernelbayes.filters.update import observe
+from kernelbayes.filters.sequences import as_points, end_to_end, join, names_of, read, unstacked
 from kernelbayes.gram import Gram, check_ridge
 from kernelbayes.kernels import Kernel, Parts
-from kernelbayes.points import count, doubled, integer, option, row_in_order
+from kernelbayes.points import count, doubled, integer, option
 from kernelbayes.rules.bayes import choose_ridge
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import BayesMethod, prior_under
 from kernelbayes.rules.ratio import Method
 from kernelbayes.rules.variable import Variable
-from kernelbayes.types import Bools, Floats, Points, PointsLike, Rng
+from kernelbayes.types import Bools, Points, PointsLike, Rng
 
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
@@ -114,7 +102,7 @@ class KernelMonteCarloFilter(Filter):
         How the points to move are chosen from a belief, as in :func:`~kernelbayes.resample`.
     order : {1, 2}
         With 2 the learned transition also depends on the velocity, and beliefs are clouds of points
-        (:mod:`kernelbayes.filters.clouds`). They can be filtered, not smoothed.
+        (:mod:`kernelbayes.filters.clouds`). It filters and forecasts, but does not smooth.
     threshold : float
         Resample when the effective sample size is below this share of n.
     subsample : int, optional
@@ -190,9 +178,9 @@ class KernelMonteCarloFilter(Filter):
         option(self.resampling, "resampling", get_args(Resampling))
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
         option(self.order, "order", (1, 2))
-        learned = self.transition is None and self.initial is None
-        plain = (self.method, self.ratio, self.memory, self.literal) == AS_LEARNED
-        if self.order == 2 and not (learned and plain):
+        given = self.transition is not None or self.initial is not None
+        given |= (self.method, self.ratio, self.memory, self.literal) != AS_LEARNED
+        if self.order == 2 and given:
             raise ValueError(
                 "order=2 learns the transition: leave transition, initial, method, ratio, memory "
                 "and literal as they are"
@@ -220,7 +208,7 @@ class KernelMonteCarloFilter(Filter):
                 examples = data.controls
                 self.initial_ = self.Z_ if self.initial is None else self.initial_
             if self.subsample is not None:
-                known = self._thin(integer(self.subsample, "subsample"), known)
+                self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)
             self.clouds_ = None
             if self.order == 2 and data is not None:
@@ -228,16 +216,14 @@ class KernelMonteCarloFilter(Filter):
                 self.clouds_, self.ridge_ = Clouds.learn(*fitted, data, self.ridge)
         return self
 
-    def _thin(self, size: int, known: Bools | None) -> Bools | None:
-        pairs = {"x": self.X_, "z": self.Z_}
-        kernel = Parts({"x": self.kernel_x_, "z": self.kernel_z_})
+    def _thin(self, size: int, known: Bools | None) -> None:
         if size > count(self.Z_):
             raise ValueError(f"subsample is {size}, but there are {count(self.Z_)} pairs")
         if known is not None:
             raise ValueError("subsample needs whole observations; drop or fill what is missing")
-        kept = thin(pairs, size, kernel, sweeps=self.sweeps)
+        pairs, kernel = {"x": self.X_, "z": self.Z_}, {"x": self.kernel_x_, "z": self.kernel_z_}
+        kept = thin(pairs, size, Parts(kernel), sweeps=self.sweeps)
         self.X_, self.Z_ = kept["x"], kept["z"]
-        return known
 
     def _learn(
         self, rng: np.random.Generator, seed: int, known: Bools | None, controls: Points | None
@@ -287,37 +273,6 @@ class KernelMonteCarloFilter(Filter):
             gram, self.kernel_x_, self.method, ridge, known, rule_of(self, divided=True), self.rank
         )
         self.ridge_ = ridge
-
-    def step(
-        self, state: FilterState, x: PointsLike, control: PointsLike = None, steps: int = 1
-    ) -> tuple[FilterState, StepInfo]:
-        """Predict and update, as :meth:`KernelBayesFilter.step`: a pure function of a state."""
-        if self.clouds_ is None:
-            return step(self, state, x, control, steps)
-        check_state(state, self)
-        seen, _ = observe(self, x, None, steps, None)
-        u = as_row(row_in_order(control, self.names_u_))
-        cloud: Floats = as_doubles(state.past)
-        t = state.t + integer(steps, "steps", 1) if state.t else 1
-        for s in range(state.t or t, t):
-            cloud = self.clouds_.moved(cloud, u, s)
-        cloud, w, info = self.clouds_.updated(cloud, seen, t - 1, state.t == 0)
-        warn_reset([info])
-        belief = Belief(self.Z_, w, self.kernel_z_, self.names_z_)
-        return FilterState(t, belief, past=cloud), info
-
-    def _smoothing(self, warn: bool = True) -> Smoothing:
-        if self.clouds_ is not None:
-            raise ValueError("with order=2 beliefs can be filtered, not smoothed; use order=1")
-        return super()._smoothing(warn)
-
-    def forecast(
-        self, X: PointsLike, horizon: int, controls: PointsLike = None, gaps: Gaps = None
-    ) -> Any:
-        """Beliefs about the next steps, as :meth:`KernelBayesFilter.forecast`; not with order=2."""
-        if self.clouds_ is not None:
-            raise ValueError("with order=2 add rows of NaN to X, one for each step, and filter")
-        return super().forecast(X, horizon, controls, gaps)
 
     def start(self, prior: Initial | None = None, lag: int = 0) -> FilterState:
         """State before the first observation.

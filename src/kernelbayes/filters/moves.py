@@ -5,13 +5,8 @@ control (:mod:`kernelbayes.select.regression`, whose metric drops inputs that do
 is drawn from the left-out residuals. One regression in d + p coordinates needs far fewer
 transitions than a conditional embedding under a product kernel on them.
 
-**With velocities** (``order=2``) the next state is regressed on the state, its velocity and the
-control. A belief is then a cloud of points (z, v) that are tied to no training pair: no sample has
-enough pairs that are near in both. It is reweighted by the conditional embedding of x given z,
-
-.. math:: p(x \mid z) \propto k_X(x)^\top (G_Z + n \lambda I)^{-1} k_Z(z),
-
-the density of x under the kernel on x, and told as weights on the training states.
+With velocities (``order=2``) the next state is regressed on the state, its velocity and the control
+(:mod:`kernelbayes.filters.clouds`).
 """
 
 from collections.abc import Callable

@@ -64,6 +64,7 @@ class Run:
     kept: list[int]  # which of the steps, some of them inside gaps, were asked for
     weights: list[Array] = field(default_factory=list)
     infos: list[StepInfo] = field(default_factory=list)
+    cloud: Array = None  # at the end, of a filter with clouds
 
     @classmethod
     def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Self:

@@ -130,7 +130,7 @@ def prepare(
         length = count(points)
         if length == 0:
             raise ValueError("a sequence must have at least one step")
-        U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
+        U = acting(controls, length, model.kernel_u_, model.names_u_)
         if length > 1:  # whether controls are expected
             model.dynamics_.acting(None if U is None else take(U, [0]))
         before = check_gaps(gaps, length)

@@ -222,12 +222,8 @@ def _first_guess(
     if controls is not None and found["kernel_u"] is None:
         found["kernel_u"] = scaled_kernels(controls, WIDTHS_U[:1], "controls")[0]
     ridge = MIDDLE_RIDGE**2 if method == "original" else MIDDLE_RIDGE
-    for name, value in (
-        ("ridge", ridge),
-        ("prior_ridge", MIDDLE_PRIOR),
-        ("transition_ridge", MIDDLE_PRIOR),
-        *PLAIN.items(),
-    ):
+    ridges = {"ridge": ridge, "prior_ridge": MIDDLE_PRIOR, "transition_ridge": MIDDLE_PRIOR}
+    for name, value in (ridges | PLAIN).items():
         if isinstance(found[name], str) and found[name] == "auto":
             found[name] = value
     return found
