@@ -114,8 +114,7 @@ class FilterState:
     lag: int = 0
     unlike: float = 0.0  # share of the last observation that was not trusted
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control, unlike) of each
-
-    past: Array | None = field(default=None, repr=False)  # the last observations, for lags
+    past: Array | None = field(default=None, repr=False)  # last observations, or cloud
 
 
 def check_state(state: FilterState, model: Filter) -> None:

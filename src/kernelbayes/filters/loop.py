@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -39,8 +38,8 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back, told, told_ahead
-from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
+from kernelbayes.filters.smooth import Run, Smoothing, ahead, backward, passed_back, told
+from kernelbayes.filters.step import predict, step, unlike, update
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
@@ -173,12 +172,12 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         X = unstacked(X, self.kernel_x_)
         runs = told(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
-        ahead = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
-        if ahead is not None and complete(each):
-            for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
-                seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
+        later = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
+        if later is not None and complete(each):
+            for run, other in zip(runs, run_all(later, X, controls, None, False), strict=True):
+                seen = max(0, len(run.weights) - later.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]
-            results = [_beliefs(self, run, run.weights, ahead.calibration_) for run in runs]
+            results = [_beliefs(self, run, run.weights, later.calibration_) for run in runs]
         else:
             results = smooth_all(self, runs, lag)
         return ManyBeliefs(results) if is_many(X) else results[0]
@@ -312,40 +311,6 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     check_state(state, model)
     future = acting(controls, horizon + 1, model.kernel_u_, model.names_u_)
     return ahead(model, state.belief.weights, horizon, future, state.t, state.past)
-
-
-def ahead(
-    model: Filter, w: Array, horizon: int, controls: Points | None, t: int, past: Array = None
-) -> Forecast:
-    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...).
-
-    With velocities, ``past`` is the cloud that moves on.
-    """
-    W, states, seen, infos = w[:, None], [], [], []
-    for h in range(horizon):
-        row = None if controls is None else take(controls, [h])
-        if model.clouds_ is None:
-            W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
-        else:
-            past = model.clouds_.moved(past, row, t + h)
-            w, gone = model.clouds_.told(past)
-            W, lost, gammas = w[:, None], np.array([float(gone)]), None
-        xp = namespace(W)
-        states.append(W[:, 0])
-        ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
-        infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
-        gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
-        seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
-    seen = told_ahead(seen, states[0], infos)
-    X, names, encoder = model.X_, model.names_x_, model.encoder_
-    estimates = encoder is not None and encoder.regression is not None and not encoder.beside
-    kernel = default_kernel(X) if estimates else model.kernel_x_
-    if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
-        names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
-    info, W, S = StepInfo.stack(infos), xp.stack(states, axis=0), xp.stack(seen, axis=0)
-    observations = Beliefs(X, S, kernel, names, info=info)
-    beliefs = model.Z_, W, model.kernel_z_, model.names_z_
-    return Forecast(*beliefs, info=info, observations=observations)
 
 
 def _beliefs(

@@ -16,8 +16,7 @@ beliefs.
 3. Options challenge the best: velocity, windows, regressions, exponents
    (:mod:`~kernelbayes.filters.choose.options`).
 4. The middle of all that are within a standard error of the best is taken, if it is as good.
-5. It meets filters with wide kernels and regressions without memory on whole blocks
-   (:mod:`~kernelbayes.filters.choose.final`): what is chosen is not clearly worse on them.
+5. It meets simple filters on whole blocks (:mod:`~kernelbayes.filters.choose.final`).
 
 To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
 ridge) is kept, and only the rest is chosen.
