@@ -128,7 +128,8 @@ def test_a_lost_cloud_is_found_again_and_an_outlier_is_not_believed():
 
 def test_what_velocities_do_not_go_with():
     z, x = swing(np.random.default_rng(6), 40)
-    for options in ({"transition": lambda z, rng: z}, {"initial": z}, {"method": "original"}):
+    known = {"transition": lambda z, rng: z, "initial": z}
+    for options in (*({k: v} for k, v in known.items()), {"method": "original"}, {"subsample": 9}):
         with pytest.raises(ValueError, match="order=2 learns the transition"):
             kb.KernelMonteCarloFilter(**({"order": 2} | options)).fit(x, z)
     with pytest.raises(ValueError, match="three steps or more"):

@@ -70,8 +70,8 @@ from kernelbayes.types import Bools, Points, PointsLike, Rng
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
 
-# Method, ratio, memory and literal of a filter with velocities.
-AS_LEARNED = "importance", "kulsif", 1.0, False
+# Method, ratio, memory, literal and subsample of a filter with velocities.
+AS_LEARNED = "importance", "kulsif", 1.0, False, None
 
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
 
@@ -179,11 +179,11 @@ class KernelMonteCarloFilter(Filter):
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
         option(self.order, "order", (1, 2))
         given = self.transition is not None or self.initial is not None
-        given |= (self.method, self.ratio, self.memory, self.literal) != AS_LEARNED
+        given |= (self.method, self.ratio, self.memory, self.literal, self.subsample) != AS_LEARNED
         if self.order == 2 and given:
             raise ValueError(
-                "order=2 learns the transition: leave transition, initial, method, ratio, memory "
-                "and literal as they are"
+                "order=2 learns the transition: leave transition, initial, method, ratio, memory, "
+                "literal and subsample as they are"
             )
         if self.transition is not None and self.initial is None:
             raise ValueError("initial must be a function (m, rng), points or an Embedding")
