@@ -41,8 +41,7 @@ WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 WINDOW_RIDGES = (1.0, 0.1)
 # Bandwidths on the estimates of a regression, in root mean square distances of two states. With
 # memory well below one, a judgement: estimates are nearer to the states than observations are.
-# Without memory the last: the state is nearly linear in its estimate, and a narrow kernel adds an
-# error of its own (simulated neurons, .154 of the variance with .5 and .108 with 4).
+# Without memory the last: a narrow kernel would add an error of its own to the estimate.
 WIDTHS_ESTIMATES = (0.125, 0.5, 4.0)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
