@@ -492,3 +492,18 @@ def test_killed_at_any_moment_the_old_file_is_whole(kills, tmp_path):
             writer.send_signal(signal.SIGKILL)
         points = kb.load(path).points
         assert np.all(points == points[0, 0])
+
+
+def test_a_model_on_a_networkx_graph_is_saved(tmp_path):
+    class Graph:  # what of networkx is used
+        nodes, edges = ("a", "b"), (("a", "b"),)
+
+        def is_directed(self):
+            return False
+
+    a = np.random.default_rng(0).normal(size=40)
+    model = kb.KernelBeliefPropagation(Graph()).fit({"a": a, "b": a + 0.3})
+    kb.save(model, tmp_path / "graph.kb")
+    same = kb.load(tmp_path / "graph.kb")
+    found, expected = (m.query(["b"], {"a": 0.5})["b"].mean() for m in (same, model))
+    np.testing.assert_array_equal(found, expected)

@@ -326,3 +326,15 @@ def test_controls_that_are_names_are_left_to_the_transition():
         kb.KernelBayesFilter(features="tracked", lags=2, rng=0, **RIDGES).fit(
             x, z, np.where(u > 0.0, np.nan, u)
         )
+
+
+@pytest.mark.parametrize("features", ["tracked", "regression"])
+def test_infinite_observations_are_refused(features):
+    z, x = oscillating(np.random.default_rng(0), 60)
+    model = kb.KernelBayesFilter(features=features, lags=2, rng=0, **RIDGES).fit(x, z)
+    wrong = x[:3].copy()
+    wrong[1] = np.inf
+    with pytest.raises(ValueError, match="infinite"):
+        model.filter(wrong)
+    with pytest.raises(ValueError, match="infinite"):
+        model.step(model.start(), wrong[1])

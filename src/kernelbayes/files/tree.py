@@ -75,6 +75,7 @@ class Encoder:
         if isinstance(value, Mapping):
             pairs = [[self.encode(k, name), self.encode(v, str(k))] for k, v in value.items()]
             return {"dict": pairs}
+        value = list(value.edges) if hasattr(value, "edges") else value  # a networkx graph
         if isinstance(value, list | tuple | set | frozenset):
             return {type(value).__name__: self._each(value, name)}
         if callable(value):

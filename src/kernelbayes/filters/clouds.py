@@ -112,15 +112,13 @@ class Clouds:
         return np.asarray((trusted * density / usual + 1.0 - trusted) ** o.rule.tempering)
 
     def told(self, cloud: Floats, w: Floats | None = None) -> tuple[Array, bool]:
-        """Weights (n,) on the training states of points, and pairs; whether the points are lost.
-
-        Lost points are far from all training states: any of these is as likely.
-        """
+        """Weights (n,) on the training states of points, and pairs; whether the points are lost."""
         n, k, d = len(self.moves.features), len(cloud), self.pairs.shape[1] // 2
         w = np.full(k, 1.0 / k) if w is None else w
         share, fresh = float(w[:k].sum()), np.bincount(self.rows[: len(w) - k], w[k:], n)
         if not share > 0.0:
             return fresh, False
+        # None if lost: far from all training states, of which any is then as likely.
         found = self.moves.weigh(cloud[:, :d], w[:k] / share)
         return share * (np.full(n, 1.0 / n) if found is None else found) + fresh, found is None
 

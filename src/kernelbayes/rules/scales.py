@@ -49,8 +49,8 @@ COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
 DISTANCE_LEVELS, NEIGHBOUR = (0.1, 0.25, 0.75, 0.9), 5
 # Factors closer than this to one that is tried differ by less than the noise of the comparison.
 APART = 1.25
-# Factor of wide kernels, for two columns and more: the distances in many columns are nearly the
-# same. Sixteen gains nothing on ten simulated tables, and hides points far outside the sample.
+# Factor of wide kernels, for two columns and more: in many columns distances are nearly the same.
+# With sixteen, points far outside the sample seemed to have support.
 WIDE = 4.0
 # Features of z that are predicted: with a typical bandwidth few beyond the thirtieth matter. Of
 # these the gradients of the first few directions say which columns matter.

@@ -6,8 +6,7 @@ that the filter is lost for good later on. So the winner and its rivals filter a
 
 * plain filters with wide kernels on states;
 * the regression on x without memory, with the kernel and ridge that a closed form chooses;
-* estimates of a regression and a track alone, and with controls a track with memory: what is
-  tracked has hardly settled after a stretch.
+* estimates of a regression and a track alone, or with controls a track, also with memory.
 
 A rival is taken only if it is clearly better, at the rank of the race and at that of the filter. So
 what is chosen is not clearly worse than this regression on the blocks left out.

@@ -39,9 +39,9 @@ WITHOUT_MEMORY = (1e-4, 1e-3, 1e-2)
 WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
-# Bandwidths on the estimates of a regression, in root mean square distances of two states. With
-# memory well below one, a judgement: estimates are nearer to the states than observations are.
-# Without memory the last: a narrow kernel would add an error of its own to the estimate.
+# Bandwidths on the estimates of a regression, in root mean square distances of two states. A
+# judgement: with memory well below one, as estimates are nearer to the states than observations;
+# without memory the last, as a narrow kernel would add an error of its own.
 WIDTHS_ESTIMATES = (0.125, 0.5, 4.0)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.

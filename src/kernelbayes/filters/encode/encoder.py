@@ -65,6 +65,8 @@ class Encoder:
         X = as_rows(X)
         if X.shape[1] != self.d:
             raise ValueError(f"X has {X.shape[1]} columns, but the filter learned from {self.d}")
+        if bool(namespace(X).any(namespace(X).isinf(X))):
+            raise ValueError("X has infinite values; use NaN for what is missing")
         return X
 
     def encoded(self, W: Array) -> Array:
