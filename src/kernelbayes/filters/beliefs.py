@@ -12,10 +12,12 @@ import numpy as np
 from kernelbayes.arrays import to_numpy
 from kernelbayes.embedding import Batch, Embedding, export
 from kernelbayes.embedding.core import Index
+from kernelbayes.kernels import Kernel
 from kernelbayes.plot.filters import draw_parts, draw_track
 from kernelbayes.points import same_value
+from kernelbayes.select.calibration import Calibration
 from kernelbayes.tables import as_frame, distinct
-from kernelbayes.types import Array, Floats, PointsLike
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +116,8 @@ class FilterState:
     lag: int = 0
     unlike: float = 0.0  # share of the last observation that was not trusted
     history: tuple[Any, ...] = field(default=(), repr=False)  # (weights, control, unlike) of each
-    past: Array | None = field(default=None, repr=False)  # last observations, or cloud
+
+    past: Array | None = field(default=None, repr=False)  # the last observations, for lags
 
 
 def check_state(state: FilterState, model: Filter) -> None:
@@ -271,6 +274,20 @@ class Beliefs(Batch):
             (name, mean[:, j], {"low": ends[:, j, 0], "high": ends[:, j, 1]})
             for j, name in enumerate(self.coordinates)
         ]
+
+    @classmethod
+    def of(
+        cls,
+        points: Points,
+        weights: Array,
+        kernel: Kernel,
+        names: tuple[str, ...] | None,
+        infos: list[StepInfo],
+        calibration: Calibration | None = None,
+    ) -> Self:
+        """Beliefs from weights (T, n) and what happened at each step."""
+        info = StepInfo.stack(infos)
+        return cls(points, weights, kernel, names, info=info, calibration=calibration)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -226,7 +226,9 @@ def _latest(parts: list[Part], keep: int | None) -> list[Part]:
         left = keep - sum(count(one.X) for one in found)
         if left < 1:
             break
-        found.insert(0, s.steps(max(0, count(s.X) - left), count(s.X)))
+        first = max(0, count(s.X) - left)
+        u = None if s.controls is None else take(s.controls, slice(first, None))
+        found.insert(0, Part(take(s.X, slice(first, None)), take(s.Z, slice(first, None)), u))
     return found
 
 
@@ -292,10 +294,12 @@ def _compared(model: KernelBayesFilter, small: KernelBayesFilter) -> Report:
     judge, steps, losses = judge_states(model.kernel_z_, model.Z_), 0, [0.0, 0.0]
     with quiet():  # about training sequences, which the user has not asked about
         for part in training_parts(model):
-            s = part.steps(0, min(count(part.X), REPORTED_STEPS - steps))
-            steps += count(s.X)
+            rows = slice(0, REPORTED_STEPS - steps)
+            X, Z = take(part.X, rows), take(part.Z, rows)
+            u = None if part.controls is None else take(part.controls, slice(0, count(X) - 1))
+            steps += count(X)
             for i, one in enumerate((model, small)):
-                losses[i] += float(np.sum(judge(one.filter(s.X, s.controls, progress=False), s.Z)))
+                losses[i] += float(np.sum(judge(one.filter(X, u, progress=False), Z)))
             if steps >= REPORTED_STEPS:
                 break
     return Report(model.n, small.n, steps, losses[0] / steps, losses[1] / steps)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -26,7 +27,6 @@ from kernelbayes.filters.beliefs import (
     check_state,
 )
 from kernelbayes.filters.choose.holdout import calibration_of
-from kernelbayes.filters.clouds import Clouds
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
@@ -38,8 +38,9 @@ from kernelbayes.filters.sequences import (
     stack_rows,
     unstacked,
 )
-from kernelbayes.filters.smooth import Run, Smoothing, ahead, backward, passed_back, told
-from kernelbayes.filters.step import predict, step, unlike, update
+from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back
+from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
+from kernelbayes.filters.told import told, told_ahead
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
@@ -57,7 +58,6 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
     Z_: Points
     kernel_x_: Kernel
     kernel_z_: Kernel
-    kernel_u_: Kernel | None = None
     names_x_: tuple[str, ...] | None
     names_z_: tuple[str, ...] | None
     names_u_: tuple[str, ...] | None
@@ -65,7 +65,6 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
     observations_: Observations
     encoder_: Encoder | None = None  # what the update sees of the observations; None: themselves
     back_ridge: Any
-    clouds_: Clouds | None = None  # where beliefs are about velocities too
     calibration_: Calibration | None = None  # of the intervals of filtered beliefs
 
     @abstractmethod
@@ -103,8 +102,6 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
 
     def _smoothing(self, warn: bool = True) -> Smoothing:  # noqa: ARG002
         """How beliefs are smoothed; with a warning where that gains nothing."""
-        if self.clouds_ is not None:
-            raise ValueError("with order=2 beliefs can be filtered, not smoothed; use order=1")
         return Smoothing(float(self.back_ridge))
 
     def smoothed(self, state: FilterState) -> Belief:
@@ -172,12 +169,12 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         X = unstacked(X, self.kernel_x_)
         runs = told(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
-        later = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
-        if later is not None and complete(each):
-            for run, other in zip(runs, run_all(later, X, controls, None, False), strict=True):
-                seen = max(0, len(run.weights) - later.leads_)  # the last ones are filtered
+        ahead = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
+        if ahead is not None and complete(each):
+            for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
+                seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]
-            results = [_beliefs(self, run, run.weights, later.calibration_) for run in runs]
+            results = [_beliefs(self, run, run.weights, ahead.calibration_) for run in runs]
         else:
             results = smooth_all(self, runs, lag)
         return ManyBeliefs(results) if is_many(X) else results[0]
@@ -255,11 +252,6 @@ def run_all(
     with progress_bar(longest, "filtering", progress) as bar, threads_for(0.0):
         for t in range(longest):
             alive = [run for run in runs if t < len(run.seen)]
-            if model.clouds_ is not None:
-                for run in alive:
-                    model.clouds_.follow(run, t)
-                bar.update()
-                continue
             W = xp.stack([run.weights[-1] if t else prior for run in alive], axis=1)
             lost = gammas = None
             if t > 0:
@@ -297,11 +289,11 @@ def _forecast(
     model: Filter, X: PointsLike, horizon: int, controls: PointsLike, gaps: ArrayLike | None
 ) -> Forecast:
     past = count(X) - 1
-    steps = acting(controls, count(X) + horizon, model.kernel_u_, model.names_u_)
+    steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
     run = told(run_all(model, X, u, gaps, False))[0]
     future = None if steps is None else take(steps, slice(past, past + horizon))
-    return ahead(model, run.weights[-1], horizon, future, len(run.seen), run.cloud)
+    return ahead(model, run.weights[-1], horizon, future, len(run.seen))
 
 
 def _from_state(model: Filter, state: FilterState, horizon: int, controls: PointsLike) -> Forecast:
@@ -309,8 +301,33 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     if state.t == 0:
         raise ValueError("a forecast needs a state after at least one step; this one is a start")
     check_state(state, model)
-    future = acting(controls, horizon + 1, model.kernel_u_, model.names_u_)
-    return ahead(model, state.belief.weights, horizon, future, state.t, state.past)
+    kernel_u = getattr(model, "kernel_u_", None)
+    future = acting(controls, horizon + 1, kernel_u, model.names_u_)
+    return ahead(model, state.belief.weights, horizon, future, state.t)
+
+
+def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int) -> Forecast:
+    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...)."""
+    W, states, seen, infos = w[:, None], [], [], []
+    for h in range(horizon):
+        row = None if controls is None else take(controls, [h])
+        W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
+        xp = namespace(W)
+        states.append(W[:, 0])
+        ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
+        infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
+        gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
+        seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
+    seen = told_ahead(seen, states[0], infos)
+    X, names, encoder = model.X_, model.names_x_, model.encoder_
+    estimates = encoder is not None and encoder.regression is not None and not encoder.beside
+    kernel = default_kernel(X) if estimates else model.kernel_x_
+    if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
+        names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
+    observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
+    W = xp.stack(states, axis=0)
+    beliefs = Forecast.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
+    return replace(beliefs, observations=observations)
 
 
 def _beliefs(
@@ -322,5 +339,4 @@ def _beliefs(
     mass, squares = as_doubles(xp.sum(W, axis=1)), as_doubles(xp.sum(W * W, axis=1))
     sizes = mass**2 / np.where(squares > 0.0, squares, 1.0)  # of smoothed beliefs their own
     infos = [replace(run.infos[t], ess=float(e)) for t, e in zip(run.kept, sizes, strict=True)]
-    beliefs = model.Z_, W, model.kernel_z_, model.names_z_
-    return Beliefs(*beliefs, info=StepInfo.stack(infos), calibration=calibration)
+    return Beliefs.of(model.Z_, W, model.kernel_z_, model.names_z_, infos, calibration)

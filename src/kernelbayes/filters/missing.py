@@ -119,7 +119,9 @@ def split_missing(X: Points) -> tuple[Points, Bools | None]:
     The filled values only keep kernels computable: pairs with a hole among the coordinates in use
     get no weight.
     """
-    if isinstance(X, Mapping) or not is_array_api_obj(X) or not has_holes(X):
+    if isinstance(X, Mapping) or not is_array_api_obj(X):
+        return X, None
+    if not has_holes(X):
         return X, None
     values = to_numpy(X)
     known = ~np.isnan(values)

@@ -5,6 +5,8 @@ every operator on states is an (r, r) matrix between two such vectors. For an ex
 pivoted Cholesky factor to working precision, often far narrower than n. With controls the
 transition operator acts on pairs (z, u) under the product kernel. All of it is in double precision:
 what is summed here over the sample, and again at every step, would lose the digits of singles.
+
+These are plain values; :mod:`kernelbayes.filters.step` computes with them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
@@ -29,11 +31,10 @@ from kernelbayes.rules.bayes import turn
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.support import usual_support
 from kernelbayes.scale.statistics import PairSums
-from kernelbayes.types import Array, Bools, Ints, Points, Rng
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
 
 if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
-    from kernelbayes.filters.moves import Moves
 
 # An exact Gram matrix is factored when its numerical rank r is below this share of n: an update
 # with the factor then takes at most a third of the operations, n r^2 against n^3 / 3.
@@ -43,6 +44,16 @@ WORTHWHILE = 1.0 / 3.0
 LEAST_COMPLETE = 0.1
 # Regressions without memory that are kept: as many ridges as an update tries (RAISED of step.py).
 MOST_SOLVERS = 4
+
+
+class Simulated(Protocol):
+    """A transition that is sampled from instead of learned."""
+
+    def predict(self, W: Array, control: Points | None, t: int) -> tuple[Array, Floats]:
+        """Predictions (n, k) at time t, weights on training states; what share (k,) left these."""
+
+    def moved(self, control: Points | None, t: int) -> Array | None:
+        """Features (n, r) of the training states moved at time t; None if as at any other."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ class Dynamics:
     target: Ints  # (m,), and those that they lead to
     shift: bool = False  # whether weights are shifted along the transitions instead
     controlled: Controlled | None = None  # the operator on (state, control) pairs
-    simulated: Moves | None = None  # a known transition to sample from
+    simulated: Simulated | None = None  # a known transition to sample from
     moved: Array | None = None  # (m, r), features of the transitions' ends, if no training states
     literal: bool = False  # predictions as they come, neither divided by their mass nor reset
     eta: float = 0.0  # the ridge of the prior's weights
@@ -208,8 +219,10 @@ class Observations:
         """Which training observations (n,) are complete; None means all."""
         if self.known is None:
             return None
-        filled = needs_filling(self.known)  # holes hold the regression on the state
-        complete = (np.any if filled else np.all)(self.known, axis=1)
+        if needs_filling(self.known):  # holes hold the regression on the state
+            complete = np.any(self.known, axis=1)
+        else:
+            complete = np.all(self.known, axis=1)
         return None if complete.all() else complete
 
     def memoryless(self, ridge: float | None = None, times: float = 1.0) -> Solver:
@@ -247,19 +260,21 @@ def state_gram(
 
     Of a rank they are Nystrom's, or those of a pivoted Cholesky factor. Computed from doubles.
     """
-    tol = EXACT if pivoted or rank is None else None
-    rank = count(Z) if rank is None else rank
-    return Gram.of(kernel, doubled(Z), rank=rank, tol=tol, rng=rng, extend=True)
+    Z = doubled(Z)
+    if rank is not None:
+        return Gram.of(kernel, Z, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
+    return Gram.of(kernel, Z, rank=count(Z), tol=EXACT, rng=rng, extend=True)
 
 
 def observation_gram(
     kernel: Kernel, X: Points, rank: int | None, rng: Rng, pivoted: bool = False
 ) -> Gram:
     """Gram matrix of observations as doubles, by features if a rank is given or few are exact."""
+    X = doubled(X)
     if rank is not None:
-        return state_gram(kernel, X, rank, rng, pivoted)
+        return Gram.of(kernel, X, rank=rank, tol=EXACT if pivoted else None, rng=rng, extend=True)
     most = int(WORTHWHILE * count(X))
-    return Gram.of(kernel, doubled(X), tol=EXACT, most=most, rng=rng, extend=True)
+    return Gram.of(kernel, X, tol=EXACT, most=most, rng=rng, extend=True)
 
 
 def inverse_ridge(F: Array, ridge: float) -> Array:
@@ -290,12 +305,15 @@ def check_parameters(model: Filter, automatic: str) -> None:
     for name in ("kernel_x", "kernel_z", "kernel_u"):
         if values.get(name) is not None:
             as_kernel(values[name], name)
-    for name in ("prior_ridge", "transition_ridge", "ridge", "back_ridge"):
+    for name in ("prior_ridge", "transition_ridge", "ridge"):
         value = values.get(name, automatic)
         if not (isinstance(value, str) and value == automatic):
             check_ridge(value, name)
     if values["rank"] is not None:
         integer(values["rank"], "rank")
+    back = values["back_ridge"]
+    if not (isinstance(back, str) and back == automatic):
+        check_ridge(back, "back_ridge")
     option(values["method"], "method", get_args(BayesMethod))
     for name in ("memory", "tempering"):
         if isinstance(values[name], str):

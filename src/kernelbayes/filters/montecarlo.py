@@ -36,7 +36,6 @@ from kernelbayes.compression import thin
 from kernelbayes.embedding import Embedding, MeanElement
 from kernelbayes.filters.beliefs import FilterState
 from kernelbayes.filters.choose.choices import LEAST_ORIGINAL
-from kernelbayes.filters.clouds import Clouds
 from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.model import (
     Dynamics,
@@ -70,9 +69,6 @@ from kernelbayes.types import Bools, Points, PointsLike, Rng
 Ridge = float | Literal["loo"]
 LowRankMethod = Literal["nystrom", "cholesky"]
 
-# Method, ratio, memory, literal and subsample of a filter with velocities.
-AS_LEARNED = "importance", "kulsif", 1.0, False, None
-
 Initial = Callable[[int, np.random.Generator], PointsLike] | PointsLike | Embedding
 
 
@@ -100,9 +96,6 @@ class KernelMonteCarloFilter(Filter):
         Herd at most so many points and copy each (KMCF16 section 3.3).
     resampling : {"herding", "exchange", "line-search", "fully-corrective", "multinomial"}
         How the points to move are chosen from a belief, as in :func:`~kernelbayes.resample`.
-    order : {1, 2}
-        With 2 the learned transition also depends on the velocity, and beliefs are clouds of points
-        (:mod:`kernelbayes.filters.clouds`). It filters and forecasts, but does not smooth.
     threshold : float
         Resample when the effective sample size is below this share of n.
     subsample : int, optional
@@ -145,7 +138,6 @@ class KernelMonteCarloFilter(Filter):
     picks: int = 100
     threshold: float = 0.5
     resampling: Resampling = "herding"
-    order: int = 1
     subsample: int | None = None
     sweeps: int = 10
     prior_ridge: Ridge = "loo"
@@ -177,14 +169,6 @@ class KernelMonteCarloFilter(Filter):
                 integer(getattr(self, name), name)
         option(self.resampling, "resampling", get_args(Resampling))
         option(self.low_rank, "low_rank", get_args(LowRankMethod))
-        option(self.order, "order", (1, 2))
-        given = self.transition is not None or self.initial is not None
-        given |= (self.method, self.ratio, self.memory, self.literal, self.subsample) != AS_LEARNED
-        if self.order == 2 and given:
-            raise ValueError(
-                "order=2 learns the transition: leave transition, initial, method, ratio, memory, "
-                "literal and subsample as they are"
-            )
         if self.transition is not None and self.initial is None:
             raise ValueError("initial must be a function (m, rng), points or an Embedding")
         if not (self.transition is None or callable(self.transition)):
@@ -204,26 +188,24 @@ class KernelMonteCarloFilter(Filter):
             if self.transition is not None:
                 self.transition_: Transition = self.transition
             elif data is not None:
-                self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng, self.order)
+                self.transition_ = Learned.from_sequences(data, self.kernel_z_, rng)
                 examples = data.controls
                 self.initial_ = self.Z_ if self.initial is None else self.initial_
             if self.subsample is not None:
-                self._thin(integer(self.subsample, "subsample"), known)
+                known = self._thin(integer(self.subsample, "subsample"), known)
             self._learn(rng, seed, known, examples)
-            self.clouds_ = None
-            if self.order == 2 and data is not None:
-                fitted = self.moves_, self.observations_, self.X_
-                self.clouds_, self.ridge_ = Clouds.learn(*fitted, data, self.ridge)
         return self
 
-    def _thin(self, size: int, known: Bools | None) -> None:
+    def _thin(self, size: int, known: Bools | None) -> Bools | None:
+        pairs = {"x": self.X_, "z": self.Z_}
+        kernel = Parts({"x": self.kernel_x_, "z": self.kernel_z_})
         if size > count(self.Z_):
             raise ValueError(f"subsample is {size}, but there are {count(self.Z_)} pairs")
         if known is not None:
             raise ValueError("subsample needs whole observations; drop or fill what is missing")
-        pairs, kernel = {"x": self.X_, "z": self.Z_}, {"x": self.kernel_x_, "z": self.kernel_z_}
-        kept = thin(pairs, size, Parts(kernel), sweeps=self.sweeps)
+        kept = thin(pairs, size, kernel, sweeps=self.sweeps)
         self.X_, self.Z_ = kept["x"], kept["z"]
+        return known
 
     def _learn(
         self, rng: np.random.Generator, seed: int, known: Bools | None, controls: Points | None
@@ -237,7 +219,7 @@ class KernelMonteCarloFilter(Filter):
         mover = Mover(self.transition_, self.kernel_z_, seed, timed, self.names_z_)
         # One transition from every training state: how far states move, and a model to smooth with.
         try:
-            moved = Z if self.order == 2 else try_out(mover, self.Z_, controls)
+            moved = try_out(mover, self.Z_, controls)
         except TypeError as error:
             if controls is not None:
                 raise
@@ -285,12 +267,6 @@ class KernelMonteCarloFilter(Filter):
             How many past beliefs to keep, for ``smoothed``.
         """
         check_is_fitted(self, "dynamics_")
-        if self.clouds_ is not None:
-            if prior is not None or lag:
-                raise ValueError("order=2 knows neither a prior nor a lag")
-            even = np.full(count(self.Z_), 1.0 / count(self.Z_))
-            belief = Embedding(self.Z_, even, self.kernel_z_, self.names_z_)
-            return FilterState(0, belief, past=self.clouds_.started())
         initial = self.initial_ if prior is None else prior
         if callable(initial) and not isinstance(initial, MeanElement):
             seed = self.moves_.mover.seed

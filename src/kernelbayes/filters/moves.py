@@ -4,9 +4,6 @@ A **learned transition** is z' = z + f(z, u) + e: the increment is regressed on 
 control (:mod:`kernelbayes.select.regression`, whose metric drops inputs that do not matter), and e
 is drawn from the left-out residuals. One regression in d + p coordinates needs far fewer
 transitions than a conditional embedding under a product kernel on them.
-
-With velocities (``order=2``) the next state is regressed on the state, its velocity and the control
-(:mod:`kernelbayes.filters.clouds`).
 """
 
 from collections.abc import Callable
@@ -209,37 +206,30 @@ class Moves:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A transition learned from sequences: means by regression, noise by residuals."""
+    """A transition learned from sequences: increments by regression, noise by residuals."""
 
     regression: Regression
-    centre: Floats  # of state (with its velocity) and control, and their scale
+    centre: Floats  # of state and control (d + p,), and their scale
     spread: Floats
-    middle: Floats  # of the increments (d,), or next states, and their scale
+    middle: Floats  # of the increments (d,), and their scale
     unit: Floats
     residuals: Floats  # (m, d), left out
 
     def __call__(
         self, z: Points, rng: np.random.Generator, control: Points | None = None
     ) -> Points:
-        """Move states (k, d), or those with their velocities (k, 2 d), all under one control."""
-        Z, d = as_doubles(z), len(self.middle)
+        """Move states (k, d), each once, all under one control (p,)."""
+        Z = as_doubles(z)
         p = len(self.centre) - Z.shape[1]
         u = np.zeros(0) if control is None else np.ravel(as_doubles(control))
         if len(u) != p:
             raise ValueError(f"the transition was learned with {p} controls, got {len(u)}")
         U = (np.hstack([Z, np.tile(u, (len(Z), 1))]) - self.centre) / self.spread
         noise = self.residuals[rng.integers(len(self.residuals), size=len(Z))]
-        found = self.regression(U) * self.unit + self.middle + noise
-        if Z.shape[1] > d:  # the next states, and with them their velocities
-            found = np.hstack([found, found - Z[:, :d]])
-        else:
-            found += Z
-        return like(found, widened(z))
+        return like(Z + self.regression(U) * self.unit + self.middle + noise, widened(z))
 
     @classmethod
-    def from_sequences(
-        cls, data: Training, kernel: Kernel, rng: np.random.Generator, order: int = 1
-    ) -> Self:
+    def from_sequences(cls, data: Training, kernel: Kernel, rng: np.random.Generator) -> Self:
         """Learn from the transitions of sequences."""
         if not kernel.is_vector:
             raise ValueError(
@@ -247,16 +237,10 @@ class Learned:
                 f"as Gaussian, not {type(kernel).__name__}; give a transition"
             )
         Z = as_doubles(as_vectors(data.Z, "Z"))
-        rows = np.arange(len(data.source))
-        if order == 2:  # transitions from states whose velocity is known
-            rows = np.flatnonzero(np.isin(data.source, data.target))
-            if len(rows) == 0:
-                raise ValueError("order=2 needs a sequence of three steps or more")
-        source, target = data.source[rows], data.target[rows]
-        inputs = [Z[source]] if order == 1 else [Z[source], Z[source] - Z[source - 1]]
+        before, inputs = Z[data.source], [Z[data.source]]
         if data.controls is not None:
-            inputs.append(as_doubles(as_vectors(data.controls, "controls"))[rows])
-        U, D = np.hstack(inputs), Z[target] - (Z[source] if order == 1 else 0.0)
+            inputs.append(as_doubles(as_vectors(data.controls, "controls")))
+        U, D = np.hstack(inputs), Z[data.target] - before
         centre, middle = U.mean(axis=0), D.mean(axis=0)
         spread, unit = _scale(U), _scale(D)
         fit = regress((U - centre) / spread, (D - middle) / unit, rng)

@@ -38,12 +38,6 @@ class Part:
     Z: Points
     controls: Points | None
 
-    def steps(self, start: int, end: int) -> "Part":
-        """Return the steps from ``start`` until before ``end``."""
-        rows, u = slice(start, end), self.controls
-        u = None if u is None else take(u, slice(start, end - 1))
-        return Part(take(self.X, rows), take(self.Z, rows), u)
-
 
 @dataclass(frozen=True, eq=False)
 class Training:
@@ -202,7 +196,14 @@ def pieces_of(s: Part, number: int) -> list[Part]:
     if count(s.X) < 2 * number:  # a piece has a transition
         return [s]
     ends = np.linspace(0, count(s.X), number + 1).astype(int)
-    return [s.steps(a, b) for a, b in pairwise(ends)]
+    return [
+        Part(
+            take(s.X, slice(a, b)),
+            take(s.Z, slice(a, b)),
+            None if s.controls is None else take(s.controls, slice(a, b - 1)),
+        )
+        for a, b in pairwise(ends)
+    ]
 
 
 def join(parts: list[Part]) -> Training:
@@ -237,7 +238,10 @@ def into_steps(controls: Points, length: int) -> Points | None:
             f"controls must have {length} rows, row t acting on the way into step t, or "
             f"{length - 1}, one per transition; got {rows}"
         )
-    return None if length == 1 else take(controls, slice(rows - length + 1, rows))
+    skip = rows - (length - 1)
+    if length == 1:
+        return None
+    return take(controls, slice(skip, rows))
 
 
 def check_gaps(gaps: ArrayLike | None, length: int) -> list[int]:

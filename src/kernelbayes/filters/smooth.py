@@ -13,32 +13,16 @@ observation.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-import numpy as np
-from array_api_compat import is_array_api_obj
-
-from kernelbayes.arrays import namespace, warn
-from kernelbayes.filters.beliefs import Beliefs, Forecast, StepInfo
+from kernelbayes.arrays import namespace
+from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.model import Dynamics
-from kernelbayes.filters.step import (
-    normalised,
-    predict,
-    prior_weights,
-    scatter,
-    transition_weights,
-    warn_rescued,
-    warn_reset,
-)
+from kernelbayes.filters.step import normalised, scatter, transition_weights
 from kernelbayes.filters.update import Seen, counted
-from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import take
-from kernelbayes.rules.conditional import first_few, told_of
 from kernelbayes.select.calibration import Calibration
 from kernelbayes.types import Array, Points
-
-if TYPE_CHECKING:
-    from kernelbayes.filters.loop import Filter
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +55,6 @@ class Run:
     kept: list[int]  # which of the steps, some of them inside gaps, were asked for
     weights: list[Array] = field(default_factory=list)
     infos: list[StepInfo] = field(default_factory=list)
-    cloud: Array = None  # at the end, of a filter with clouds
 
     @classmethod
     def spread(cls, seen: list[Seen], U: Points | None, gaps: list[int]) -> Self:
@@ -146,70 +129,3 @@ def _mean_after(dynamics: Dynamics, values: Array, control: Points | None) -> Ar
     if dynamics.controlled is not None:
         return dynamics.controlled.mean_after(values, control)
     return dynamics.features @ (dynamics.transport.T @ (dynamics.before.T @ values))
-
-
-# --- after the loops, and beyond -----------------------------------------------------------------
-
-
-def told(runs: list[Run]) -> list[Run]:
-    """Return the runs; warn of the steps that were asked for, numbered over all sequences."""
-    infos = [run.infos[t] for run in runs for t in run.kept]
-    warn_rescued(infos)
-    found = [t for t, i in enumerate(infos) if i.observed and not i.fallback and not i.ess > 0.0]
-    if found:  # only a literal filter lets that happen
-        warn(
-            f"{len(found)} of {len(infos)} beliefs ({first_few(found)}) have no weight left: an "
-            "observation was too far from the training sample. Use literal=False, which falls back "
-            "on the prediction, or a wider kernel"
-        )
-    warn_reset(infos)
-    unlike = told_of(np.array([info.prior_share for info in infos]), "observations")
-    if unlike:
-        warn(
-            f"{unlike[0]} are unlike anything in the training sample: {unlike[1]} of the belief is "
-            "the prediction's (info.prior_share)"
-        )
-    return runs
-
-
-def ahead(
-    model: "Filter", w: Array, horizon: int, controls: Points | None, t: int, past: Array = None
-) -> Forecast:
-    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...).
-
-    With velocities, ``past`` is the cloud that moves on.
-    """
-    W, states, seen, infos = w[:, None], [], [], []
-    for h in range(horizon):
-        row = None if controls is None else take(controls, [h])
-        if model.clouds_ is None:
-            W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
-        else:
-            past = model.clouds_.moved(past, row, t + h)
-            w, gone = model.clouds_.told(past)
-            W, lost, gammas = w[:, None], np.array([float(gone)]), None
-        xp = namespace(W)
-        states.append(W[:, 0])
-        ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
-        infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
-        gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
-        seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
-    warn_reset(infos)
-    nothing = [h + 1 for h, w in enumerate(seen) if w is None]
-    if nothing:
-        warn(
-            f"{len(nothing)} of {len(seen)} forecasts of observations ({first_few(nothing)} steps "
-            "ahead) have no weight on the training sample: all training observations count alike. "
-            "Use a wider kernel on states or a larger rank"
-        )
-    equal = xp.ones_like(states[0]) / states[0].shape[0]
-    seen = [equal if w is None else w for w in seen]
-    X, names, encoder = model.X_, model.names_x_, model.encoder_
-    estimates = encoder is not None and encoder.regression is not None and not encoder.beside
-    kernel = default_kernel(X) if estimates else model.kernel_x_
-    if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
-        names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
-    info, W, S = StepInfo.stack(infos), xp.stack(states, axis=0), xp.stack(seen, axis=0)
-    observations = Beliefs(X, S, kernel, names, info=info)
-    beliefs = model.Z_, W, model.kernel_z_, model.names_z_
-    return Forecast(*beliefs, info=info, observations=observations)

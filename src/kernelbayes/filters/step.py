@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -267,30 +267,24 @@ def step(
     steps = steps if steps == 1 else integer(steps, "steps", 1)
     dynamics, first, u = model.dynamics_, state.t == 0, None
     if not first and (control is not None or dynamics.controlled is not None):
-        u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), model.kernel_u_)))
+        kernel_u = getattr(model, "kernel_u_", None)
+        u = own(dynamics.acting(as_row(row_in_order(control, model.names_u_), kernel_u)))
     seen, past = observe(model, x, state.past, steps, u)
     W, history = state.belief.weights[:, None], state.history
-    lost, gammas, cloud = np.zeros(1), None, cast(Floats, state.past)
-    end = 1 if first else state.t + steps
-    for t in range(state.t, state.t if first else end):
+    lost, gammas = np.zeros(1), None
+    for t in range(state.t, state.t if first else state.t + steps):
         history = (*history, (W[:, 0], u, state.unlike if t == state.t else 0.0))
-        if model.clouds_ is not None:
-            cloud = model.clouds_.moved(cloud, u, t)
-            continue
         W, again, gammas = predict(dynamics, W, u, t)
         lost = np.maximum(lost, again)
-    if model.clouds_ is None:
-        W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost, gammas)
-    else:
-        past, w, info = model.clouds_.updated(cloud, seen, end - 1, first)
-        W, infos = w[:, None], [info]
+    W, infos = update(dynamics, W, [seen], state.unknown if first else None, lost, gammas)
     warn_rescued(infos)
     warn_reset(infos)
     names = model.names_z_
     belief = Belief(model.Z_, W[:, 0], model.kernel_z_, names, calibration=model.calibration_)
     history = history[-state.lag :] if state.lag else ()
+    t = 1 if first else state.t + steps
     told = unlike(infos[0])
-    return FilterState(end, belief, state.unknown, state.lag, told, history, past), infos[0]
+    return FilterState(t, belief, state.unknown, state.lag, told, history, past), infos[0]
 
 
 # --- what a step warns of -------------------------------------------------------------------------

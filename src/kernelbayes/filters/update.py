@@ -24,7 +24,7 @@ from kernelbayes.filters.beliefs import Start, StepInfo
 from kernelbayes.filters.missing import missing_mask, present
 from kernelbayes.filters.model import Dynamics, Observations, Rule
 from kernelbayes.filters.sequences import acting, as_points, as_row, check_gaps, point_at
-from kernelbayes.gram import Dense, Factored, LowRank, Solver
+from kernelbayes.gram import Dense, Factored, LowRank
 from kernelbayes.gram.lapack import LinAlgError, solve_positive
 from kernelbayes.gram.solvers import cho_solve, factor_with_ridge, scale_rows
 from kernelbayes.points import concatenate, count, doubled, in_order, row_in_order, take
@@ -82,18 +82,18 @@ def observe(
 
     ``past`` is the window before it, ``steps`` the transitions since, each under ``control``.
     """
-    observations, encoder = model.observations_, model.encoder_
-    whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
-    if whole and encoder is None:  # as usual: no search for what is missing
-        point = x[None, ...].astype(np.float64, copy=False)
-        plain = observations.plain and x.shape == observations.X.shape[1:]
-        return _seen(observations, point, checked=bool(plain)), None
-    kernel = model.kernel_x_  # a sequence of length one, read by name where it has names
-    point = as_row(row_in_order(x, model.names_x_, by_name=kernel.by_name), kernel)
-    if encoder is not None:
-        point, past = encoder.follow(past, point, steps, control)
-    found = present(observations, point)
+    if model.encoder_ is None:
+        return _ready(model, x), None
+    row = _row(model, x)
+    encoded, past = model.encoder_.follow(past, row, steps, control)
+    found = present(model.observations_, encoded)
     return Seen() if found is None else _seen(*found), past
+
+
+def _row(model: Filter, x: PointsLike) -> Points:
+    """One observation as a sequence of length one, read by name where it has names."""
+    kernel = model.kernel_x_
+    return as_row(row_in_order(x, model.names_x_, by_name=kernel.by_name), kernel)
 
 
 def _seen(observations: Observations, point: Points, checked: bool = False) -> Seen:
@@ -102,6 +102,20 @@ def _seen(observations: Observations, point: Points, checked: bool = False) -> S
         point = doubled(observations.exact.points(point, "x"))
         observations.exact.check_pair(point, observations.X)
     return seen_at(observations, point)[0]
+
+
+def _ready(model: Filter, x: PointsLike) -> Seen:
+    observations = model.observations_
+    whole = type(x) is np.ndarray and x.ndim > 0 and x.dtype.kind == "f" and np.isfinite(x).all()
+    if whole:  # as usual: no search for what is missing
+        point = x[None, ...].astype(np.float64, copy=False)
+    else:
+        found = present(observations, _row(model, x))
+        if found is None:
+            return Seen()
+        observations, point = found
+    plain = whole and observations.plain and x.shape == observations.X.shape[1:]
+    return _seen(observations, point, checked=bool(plain))
 
 
 def prepare(
@@ -116,7 +130,7 @@ def prepare(
         length = count(points)
         if length == 0:
             raise ValueError("a sequence must have at least one step")
-        U = acting(controls, length, model.kernel_u_, model.names_u_)
+        U = acting(controls, length, getattr(model, "kernel_u_", None), model.names_u_)
         if length > 1:  # whether controls are expected
             model.dynamics_.acting(None if U is None else take(U, [0]))
         before = check_gaps(gaps, length)
@@ -188,10 +202,9 @@ def literal_posterior(
         if observations.usable is not None:
             gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
         r = xp.clip(gamma, min=0.0) if observations.method == "importance" else gamma
-        solver = turn(observations.gram, r, observations.method, observations.ridge)
+        w, rescued = solved(observations, r, seen.column)
     else:
-        solver = observations.memoryless(plain)
-    w, rescued = solved(observations, solver, seen.column)
+        w, rescued = regressed(observations, seen.column, plain)
     mass, squares = float(xp.sum(w)), float(xp.sum(w**2))
     ess = mass**2 / squares if squares > 0.0 else 0.0
     w = w / mass if observations.rule.divided and mass != 0.0 else w
@@ -218,7 +231,7 @@ def bayes_rule_at(
         if float(w @ w) <= float(xp.sum(w)) ** 2 and xp.sum(w) > TRUSTED_SHARE * xp.sum(xp.abs(w)):
             return w, rescued  # else the pairs cannot hold it: their own rule
     if plain is not None or rule.memory == 0.0:
-        return solved(observations, observations.memoryless(plain, times), column)
+        return regressed(observations, column, plain, times)
     if observations.usable is not None:  # a pair whose observation is missing says nothing here
         gamma = xp.where(xp.asarray(observations.usable), gamma, 0.0 * gamma)
     importance = observations.method == "importance"
@@ -232,13 +245,25 @@ def bayes_rule_at(
         gamma = discounted(gamma, rule.memory, observations.counts)
     if importance and isinstance(gamma, np.ndarray) and isinstance(gram, Dense | LowRank):
         return _importance(observations, gamma, column, times * observations.ridge)
-    solver = turn(gram, gamma, observations.method, times * observations.ridge)
-    return solved(observations, solver, column)
+    return solved(observations, gamma, column, times)
 
 
-def solved(observations: Observations, solver: Solver, column: Array) -> tuple[Array, bool]:
-    """Posterior weights (n,) by the solver of a rule; also whether the ridge had to be raised."""
+def regressed(
+    observations: Observations, column: Array, ridge: float | None = None, times: float = 1.0
+) -> tuple[Array, bool]:
+    """Posterior weights (n,) of the regression on the observation alone; its solver is kept."""
+    solver = observations.memoryless(ridge, times)
     solve = solver.solve_features if isinstance(observations.gram, Factored) else solver.solve
+    return solve(column), solver.diagnostics.rescues > 0
+
+
+def solved(
+    observations: Observations, gamma: Array, column: Array, times: float = 1.0
+) -> tuple[Array, bool]:
+    """Posterior weights (n,) by the solver of a rule; also whether the ridge had to be raised."""
+    gram = observations.gram
+    solver = turn(gram, gamma, observations.method, times * observations.ridge)
+    solve = solver.solve_features if isinstance(gram, Factored) else solver.solve
     return solve(column), solver.diagnostics.rescues > 0
 
 

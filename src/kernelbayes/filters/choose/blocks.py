@@ -1,6 +1,7 @@
 """Blocks of time that are left out: a filter learns from the others and runs over the one.
 
-The default choices, the ridge of smoothing and the correction of intervals all rest on these.
+The default choices, the ridge of smoothing and the correction of intervals all rest on these. To
+save time, long recordings are thinned and holes are filled before they are cut into blocks.
 """
 
 from __future__ import annotations

@@ -47,6 +47,18 @@ def per_dimension(
     ``X`` (n, d) has its missing entries filled, ``known`` (n, d) says which were there. None where
     there is nothing to learn: one column, very many of them, few pairs, constant x or z, or
     bandwidths all alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelbayes import Gaussian
+    >>> from kernelbayes.filters.choose.choices import per_dimension
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(300, 1))
+    >>> X = np.hstack([Z + 0.1 * rng.normal(size=(300, 1)), rng.normal(size=(300, 1))])
+    >>> near, useless = per_dimension(X, Z, Gaussian(1.0)).bandwidth
+    >>> useless > 5.0 * near
+    True
     """
     U = np.asarray(to_numpy(as_vectors(X)), dtype=float)
     rows = np.arange(len(U)) if known is None else np.flatnonzero(known.any(axis=1))

@@ -16,7 +16,8 @@ beliefs.
 3. Options challenge the best: velocity, windows, regressions, exponents
    (:mod:`~kernelbayes.filters.choose.options`).
 4. The middle of all that are within a standard error of the best is taken, if it is as good.
-5. It meets simple filters on whole blocks (:mod:`~kernelbayes.filters.choose.final`).
+5. It meets filters with wide kernels and regressions without memory on whole blocks
+   (:mod:`~kernelbayes.filters.choose.final`): what is chosen is not clearly worse on them.
 
 To save time, candidates have a low rank and at most some 1500 pairs. What is given (a kernel, a
 ridge) is kept, and only the rest is chosen.
@@ -221,8 +222,12 @@ def _first_guess(
     if controls is not None and found["kernel_u"] is None:
         found["kernel_u"] = scaled_kernels(controls, WIDTHS_U[:1], "controls")[0]
     ridge = MIDDLE_RIDGE**2 if method == "original" else MIDDLE_RIDGE
-    ridges = {"ridge": ridge, "prior_ridge": MIDDLE_PRIOR, "transition_ridge": MIDDLE_PRIOR}
-    for name, value in (ridges | PLAIN).items():
+    for name, value in (
+        ("ridge", ridge),
+        ("prior_ridge", MIDDLE_PRIOR),
+        ("transition_ridge", MIDDLE_PRIOR),
+        *PLAIN.items(),
+    ):
         if isinstance(found[name], str) and found[name] == "auto":
             found[name] = value
     return found

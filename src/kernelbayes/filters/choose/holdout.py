@@ -2,9 +2,14 @@ r"""Held-out parts of the training sequences: what tuning and calibration of a f
 
 The sequences are cut into parts; a filter learns from all but one and filters the one held out.
 
-*Tuning* scores the beliefs about the held-out states by a loss. *Calibration* asks at which level
-:math:`u_t = \hat F_t(z_t)` of them the true states lie. Neighbours in time are dependent, so there
-is no finite-sample guarantee as for exchangeable pairs; for a stationary sequence levels converge.
+*Tuning* scores the beliefs about the held-out states by a loss. *Calibration* asks where the true
+states fall in them: the level :math:`u_t = \hat F_t(z_t)`. A filter is tuned for the error of its
+means, and its intervals follow from the same kernels and ridges. Their coverage is too small where
+few training pairs carry the belief (its spread does not contain the error of the mean), and too
+large where the kernel on states is wider than the posterior. :class:`~kernelbayes.Calibration`
+replaces each level by the one that held-out states reach as often as they should. Neighbours in
+time are dependent, so there is no finite-sample guarantee as for exchangeable pairs; for a
+stationary sequence the levels still converge.
 """
 
 from __future__ import annotations
@@ -56,7 +61,10 @@ def cut(
     # Neighbours in time are alike, so that a part is a block of sequences in the order given.
     sizes = np.array([count(s.X) for s in long])
     number = ((np.cumsum(sizes) - sizes / 2.0) * parts / sizes.sum()).astype(int)
-    groups = [[long[i] for i in np.flatnonzero(number == k)] for k in np.unique(number)]
+    groups = [
+        [s for s, k in zip(long, number, strict=True) if k == wanted]
+        for wanted in np.unique(number)
+    ]
     single = [s for s in whole if count(s.X) == 1]  # pairs without transitions: never left out
     _check_coordinates(groups, single)
     return [*groups, single] if single else groups
@@ -83,7 +91,10 @@ def stretches(group: list[Part]) -> list[list[Part]]:
     cut_up = [p for s in group for p in pieces_of(s, max(1, round(count(s.X) / length)))]
     sizes = np.array([count(p.X) for p in cut_up])
     number = (np.cumsum(sizes) - sizes / 2.0) // length  # by the middle of a piece
-    return [[cut_up[i] for i in np.flatnonzero(number == k)] for k in np.unique(number)]
+    return [
+        [p for p, k in zip(cut_up, number, strict=True) if k == wanted]
+        for wanted in np.unique(number)
+    ]
 
 
 def controls_of(sequences: list[Part]) -> list[Points] | None:
@@ -114,10 +125,11 @@ def filtered_losses(model: Filter, sequences: list[Part], judge: Judge, ahead: i
                 f"loss must give one number for each of {count(s.X)} steps, got shape "
                 f"{losses.shape}"
             )
-    for losses, b, s in zip(found, beliefs, sequences, strict=True):
-        if 0 < ahead < len(losses):
-            later = take(s.Z, slice(ahead, None))
-            losses[ahead:] += AHEAD_SHARE * judge(_predicted(model, b, s, ahead), later)
+    if ahead:
+        for losses, b, s in zip(found, beliefs, sequences, strict=True):
+            if len(losses) > ahead:
+                later = take(s.Z, slice(ahead, None))
+                losses[ahead:] += AHEAD_SHARE * judge(_predicted(model, b, s, ahead), later)
     losses = np.concatenate(found)
     return np.where(np.isfinite(losses), losses, np.inf)
 

@@ -67,6 +67,10 @@ class Setting(NamedTuple):
         """Equal for settings that differ by rounding."""
         return self.base, *(round(math.log(value), 6) for value in self[1:])
 
+    def moved(self, **factors: float) -> Setting:
+        """Return the setting with some numbers multiplied."""
+        return self._replace(**{name: getattr(self, name) * f for name, f in factors.items()})
+
 
 @dataclass(eq=False)
 class Candidate:
@@ -223,8 +227,7 @@ class Races:
             for _ in range(MOST_MOVES):
                 if self.spent + 1.0 > limit:
                     break
-                at = best.candidate.at
-                at = at._replace(**{name: getattr(at, name) * f for name, f in step.items()})
+                at = best.candidate.at.moved(**step)
                 if min(at.prior, at.transition, at.ridge) < LEAST_RIDGE:
                     break
                 found = self.race([at], best)

@@ -16,8 +16,11 @@ that is clearly worse than the best so far is given up (:mod:`kernelbayes.filter
 6. The candidates within a standard error of the best are averaged: which of them is best is
    chance, and their middle varies less.
 
-Pairs that are not a sequence, of a Monte Carlo filter, are met along walks of its transition
+A Monte Carlo filter may be given pairs that are not a sequence. If consecutive states do not follow
+each other by its transition, held-out pairs are met along walks of the transition instead
 (:mod:`kernelbayes.filters.choose.walks`).
+
+With ``smooth=True`` the ridge of the backward step is chosen last, by smoothing the held-out parts.
 
 Losses: ``"error"`` (squared error of the mean; for states that are not vectors, the squared RKHS
 distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the

@@ -1,8 +1,11 @@
-"""What the update sees of the observations: themselves, windows of them, or a regression on those.
+r"""What the update sees of the observations: themselves, windows of them, or a regression on those.
 
-A kernel on a handful of estimated coordinates needs far fewer pairs than one on a window of many
-sensors. What a mean cannot say (two places that look alike) is lost; ``features="both"`` keeps the
-window beside it, under the product kernel.
+``features="regression"`` replaces a window by an estimate of E[z | window]
+(:mod:`kernelbayes.filters.encode.regression`). A kernel on a handful of estimated coordinates needs
+far fewer pairs than one on a window of many sensors. What a mean cannot say (two places that look
+alike) is lost; ``features="both"`` keeps the window beside it, under the product kernel.
+``features="tracked"`` adds what all earlier observations say by a linear-Gaussian filter
+(:mod:`kernelbayes.filters.encode.track`).
 """
 
 from __future__ import annotations
@@ -133,25 +136,27 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
                 model.kernel_x_, *split_missing(W), model.Z_, model.kernel_z_, lags
             )
     kernel = window_kernel(model.kernel_x_, d, scales)
+    if features == "raw":
+        X, whole = split_missing(W)
+        X = filled_by_state(X, whole, model.Z_, model.kernel_z_)
+        return Encoded(encoder, X, whole, kernel, scales)
+    beside = features == "both"
     if features == "tracked":
         U = driving(model.controls_, model.choice_.arguments["kernel_u"], model.lengths_)
         learned = W, U, model.Z_, model.kernel_z_, model.lengths_, model.leads_ > 0, model.rng
         regression, track, left_out = learn_track(concatenate(*rows), *learned)
         encoder = replace(encoder, regression=regression, track=track)
-    elif features != "raw":
+    else:
         regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
-        encoder = replace(encoder, regression=regression, beside=features == "both")
-    if features in ESTIMATES:
-        P, whole = split_missing(like(left_out, W))
-        chosen = model.choice_.arguments["kernel_x"] or default_kernel(P)
-        return Encoded(encoder, chosen.points(P, "features"), whole, chosen, scales)
-    if features == "both":
-        P = split_missing(like(left_out, W))[0]
-        kernel = _joint(default_kernel(P), kernel, int(P.shape[1]), lags * d)
-        W = namespace(W).concat([like(left_out, W), W], axis=1)
-    X, whole = split_missing(W)
-    X = filled_by_state(X, whole, model.Z_, model.kernel_z_)
-    return Encoded(encoder, X, whole, kernel, scales)
+        encoder = replace(encoder, regression=regression, beside=beside)
+    P, whole = split_missing(like(left_out, W))
+    chosen = model.choice_.arguments["kernel_x"]
+    estimates = default_kernel(P) if beside or chosen is None else chosen
+    if not beside:
+        return Encoded(encoder, estimates.points(P, "features"), whole, estimates, scales)
+    X, there = split_missing(namespace(W).concat([like(left_out, W), W], axis=1))
+    X = filled_by_state(X, there, model.Z_, model.kernel_z_)
+    return Encoded(encoder, X, there, _joint(estimates, kernel, int(P.shape[1]), lags * d), scales)
 
 
 def _joint(first: Kernel, second: Kernel, q: int, p: int) -> Kernel:

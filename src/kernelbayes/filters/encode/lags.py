@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from kernelbayes.arrays import as_doubles, as_floats, as_vectors, like, namespace, widened
+from kernelbayes.arrays import as_floats, as_vectors, like, namespace, to_numpy, widened
 from kernelbayes.gram import EXACT, Gram
 from kernelbayes.gram.loo import RidgePath, ridge_grid, score_targets
 from kernelbayes.kernels import Gaussian, Kernel, Parts
-from kernelbayes.points import integer, positive_each, take
+from kernelbayes.points import concatenate, integer, positive_each, take
 from kernelbayes.types import Array, Bools, Floats, Points, PointsLike
 
 Lags = int | Sequence[float]
@@ -118,13 +118,15 @@ def choose_scales(
         for growth in GROWTHS
     }
     points = take(W, rows)
-    errors, rank = {}, WINDOW_FEATURES
-    for scales in sorted(tried):
-        wide = window_kernel(kernel, d, scales)
-        gram = Gram.of(wide, wide.points(points), rank=rank, tol=EXACT, rng=0, double=True)
-        F = as_doubles(gram.factor)
-        errors[scales] = float(block_errors(F, H, ridge_grid(F), BLOCKS).min())
+    errors = {s: _block_error(window_kernel(kernel, d, s), points, H) for s in sorted(tried)}
     return min(errors, key=errors.__getitem__)
+
+
+def _block_error(kernel: Kernel, X: Points, H: Floats) -> float:
+    """Least squared error over ridges of regressions that each leave out a block of rows."""
+    gram = Gram.of(kernel, kernel.points(X), rank=WINDOW_FEATURES, tol=EXACT, rng=0, double=True)
+    F = np.asarray(to_numpy(gram.factor), dtype=float)
+    return float(block_errors(F, H, ridge_grid(F), BLOCKS).min())
 
 
 def block_errors(F: Floats, H: Floats, ridges: Floats, blocks: int) -> Floats:
@@ -154,12 +156,19 @@ def with_velocity(Z: Points, lengths: Sequence[int], kernel: Kernel) -> tuple[Po
         )
     Z = as_vectors(Z, "Z")
     xp = namespace(Z)
-    ends = np.cumsum(lengths)
-    first, last = (np.repeat(at, lengths) for at in (ends - np.asarray(lengths), ends - 1))
-    later = np.maximum(np.arange(ends[-1]), np.minimum(first + 1, last))
-    V = take(Z, later) - take(Z, np.maximum(later - 1, first))
+    starts = np.cumsum([0, *lengths[:-1]])
+    parts = [_differences(Z[a : a + size, :]) for a, size in zip(starts, lengths, strict=True)]
+    V = concatenate(*parts)
     spread, speed = xp.std(Z, axis=0), xp.std(V, axis=0)
     moving = speed > AT_REST * spread
     scale = xp.where(moving, spread / xp.where(moving, speed, xp.ones_like(speed)), 0.0 * speed)
     d = Z.shape[1]
     return xp.concat([Z, V * scale], axis=1), window_kernel(kernel, d, (1.0, 1.0))
+
+
+def _differences(Z: Array) -> Array:
+    """Differences (T, d) to the row before; the first row has that of the second."""
+    if Z.shape[0] == 1:
+        return 0.0 * Z
+    V = Z[1:, :] - Z[:-1, :]
+    return namespace(Z).concat([V[:1, :], V], axis=0)

@@ -25,7 +25,7 @@ from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import count
 from kernelbayes.select.regression import Basis, landmark_basis
-from kernelbayes.types import Array, Bools, Floats, Points, Rng
+from kernelbayes.types import Array, Bools, Floats, Ints, Points, Rng
 
 # Landmarks of the regression, as many as were measured to gain over a kernel filter on windows of
 # neural and of Lorenz data; fewer, and so many rows, while its bandwidth is chosen, which then
@@ -130,8 +130,7 @@ def _learned(
     H = ((Y - middle) / unit)[rows]
     basis, ridge, scale, _ = _chosen(inputs, H, rng, scales)
     r, ridges = np.full(len(H), 1.0 / len(H)), np.full(H.shape[1], ridge)
-    blocks = np.arange(len(H)) * TIME_BLOCKS // len(H)
-    coefficients, out = fold_predictions(basis(inputs), H, ridges, r, blocks)
+    coefficients, out = fold_predictions(basis(inputs), H, ridges, r, _blocks(len(H)))
     left_out = np.full((len(V), H.shape[1]), np.nan)
     left_out[rows] = out * unit + middle
     shorter = None
@@ -161,6 +160,10 @@ def targets(Z: Points, kernel: Kernel) -> Floats:
         return np.asarray(to_numpy(Z), dtype=np.float64).reshape(count(Z), -1)
     features = nystrom(kernel.exact, Z, min(STATE_FEATURES, count(Z)), rng=0).features(Z)
     return np.asarray(to_numpy(features), dtype=np.float64)
+
+
+def _blocks(n: int) -> Ints:
+    return np.asarray(np.arange(n) * TIME_BLOCKS // n)
 
 
 def _chosen(
