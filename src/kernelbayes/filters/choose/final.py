@@ -6,7 +6,7 @@ that the filter is lost for good later on. So the winner and its rivals filter a
 
 * plain filters with wide kernels on states;
 * the regression on x without memory, with the kernel and ridge that a closed form chooses;
-* estimates of a regression and a track alone, or with controls a track, also with memory.
+* with controls, what is tracked under them, which has hardly settled at the end of a stretch.
 
 A rival is taken only if it is clearly better, at the rank of the race and at that of the filter. So
 what is chosen is not clearly worse than this regression on the blocks left out.
@@ -69,13 +69,11 @@ class Final:
         yield from (a for a in self.plain if a["kernel_x"] == middle and a["kernel_z"] in wider)
 
     def _memoryless(self, best: Entry) -> Iterator[Arguments]:
-        """Estimates of regressions and tracks, and regression on x if nothing else is asked for."""
+        """Regression on x, if nothing else is asked for, and what is tracked under controls."""
         X, Z = self._kernels("kernel_x"), self._kernels("kernel_z")
         at = self.challenge.races.parameters(best.candidate.at)
-        if at["kernel_u"] is not None and at["features"] == "raw":  # also with memory
+        if at["kernel_u"] is not None and at["features"] != "tracked":
             yield from (a for a in self.challenge._regression(best) if a["features"] == "tracked")
-        else:
-            yield from self.challenge.estimates_alone(best)
         if all(map(self.challenge.free, ("lags", "features", "memory"))):
             X += [X[-1].scaled(f) for f in WIDER_X if self.challenge.given["kernel_x"] is None]
             _, kernel, ridge = best_regression(self.challenge.races, X, Z[-1])

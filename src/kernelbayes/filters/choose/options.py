@@ -40,9 +40,8 @@ WINDOW, REGRESSION_WINDOWS = 4, (4, 8)
 # Rivals with a window have the ridge of the best filter and a tenth of it: a window says more.
 WINDOW_RIDGES = (1.0, 0.1)
 # Bandwidths on the estimates of a regression, in root mean square distances of two states. A
-# judgement: with memory well below one, as estimates are nearer to the states than observations;
-# without memory the last, as a narrow kernel would add an error of its own.
-WIDTHS_ESTIMATES = (0.125, 0.5, 4.0)
+# judgement: estimates are nearer to the states than observations are, so well below one.
+WIDTHS_ESTIMATES = (0.125, 0.5)
 # A regression whose error is larger than so many times the loss of the best filter does not race. A
 # judgement: memory would have to take off a third of its error.
 WORTH_A_RACE = 1.5
@@ -124,23 +123,22 @@ class Challenge:
         return k, found
 
     def _regression(self, best: Entry) -> Iterator[Arguments]:
-        at, k = self.races.parameters(best.candidate.at), self.worth[0]
-        alone = list(self.estimates_alone(best))
-        names = [one["features"] for one in alone]
-        if self.free("memory") and at["memory"] != 0.0:
-            names = names[:1]  # with memory the past counts twice in what is tracked
-        for kernel in self.estimates[:-1]:
-            yield from ({**at, "lags": k, "kernel_x": kernel, "features": one} for one in names)
-        yield from alone
-
-    def estimates_alone(self, best: Entry) -> Iterator[Arguments]:
-        """List filters that are hardly more than an estimate: a wide kernel on it, no memory."""
         at, (k, worth) = self.races.parameters(best.candidate.at), self.worth
-        if self.free("memory"):
-            at |= {"memory": 0.0, "ridge": self.ridge(WITHOUT_MEMORY[0], at)}
-        for name, error in worth.items():  # the regression first
-            if error <= WORTH_A_RACE * best.score:
-                yield {**at, "lags": k, "features": name, "kernel_x": self.estimates[-1]}
+        worth = {name: error for name, error in worth.items() if error <= WORTH_A_RACE * best.score}
+        if not worth:
+            return
+        free = self.free("memory")
+        ridge = self.ridge(WITHOUT_MEMORY[0], at)
+        for kernel in self.estimates:
+            new = {**at, "lags": k, "kernel_x": kernel}
+            if not free or at["memory"] == 0.0:
+                yield from ({**new, "features": name} for name in worth)
+                continue
+            # With memory the past counts twice in what is tracked: only if there is nothing else.
+            with_memory = "regression" if "regression" in worth else "tracked"
+            yield {**new, "features": with_memory}
+            name = min(worth, key=worth.__getitem__)
+            yield {**new, "features": name, "memory": 0.0, "ridge": ridge}
 
     def _exponents(self, best: Entry) -> Iterator[Arguments]:
         at = self.races.parameters(best.candidate.at)

@@ -178,8 +178,9 @@ class _Search(Races):
             choice = choose(model, self.every)
             found = [{**one, "rank": model.rank} for one in (choice.arguments, *choice.others)]
             tracked = [one["features"] == "tracked" for one in found]
-            each = zip(found, tracked, strict=True)
-            return [one for one, uses in each if not uses or all(tracked) or can_track(self)]
+            if not any(tracked) or all(tracked) or can_track(self):
+                return found
+            return [one for one, uses in zip(found, tracked, strict=True) if not uses]
         kernel_x, kernel_z = model.kernel_x, model.kernel_z
         kernels = {"kernel_x": kernel_x or default_kernel(self.X)}
         kernels["kernel_z"] = kernel_z or default_kernel(self.Z, "Z").scaled(0.5)
@@ -230,8 +231,9 @@ class _Search(Races):
         kernel = self._gaussian(best)
         if kernel is None:
             return [], {}
-        others = {i: rivals(self.X, found)[:most] for i, found in learned.items()}
-        return rivals(self.X, kernel)[:most], others
+        return rivals(self.X, kernel)[:most], {
+            i: rivals(self.X, found)[:most] for i, found in learned.items()
+        }
 
     def _candidate(
         self, candidate: Kernel | NeuralFeatures
@@ -322,7 +324,9 @@ def _multiple(X: Points, gaussian: Kernel) -> float:
 def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | NeuralFeatures, ...]:
     """Candidates, each a kernel or features to learn."""
     several = isinstance(candidates, list | tuple)
-    for one in candidates if several else [candidates]:
-        if not several or not isinstance(one, Kernel | NeuralFeatures):
-            raise TypeError(f"candidates must be a list of kernels or NeuralFeatures, got {one!r}")
+    for candidate in candidates if several else [candidates]:
+        if not several or not isinstance(candidate, Kernel | NeuralFeatures):
+            raise TypeError(
+                f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
+            )
     return tuple(candidates)
