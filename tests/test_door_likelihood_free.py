@@ -95,9 +95,9 @@ def test_one_observation_is_read_by_name(row):
     kept = [kb.reject_abc(*frames, x, fraction=0.3).mean() for x in (row, OBSERVED)]
     np.testing.assert_allclose(*kept)
     for other in ({"u": 1.5}, {"u": 1.5, "w": 9.0}):
-        with pytest.raises(ValueError, match=r"u.*(\['u', 'v'\]|\('u', 'v'\))"):
+        with pytest.raises(ValueError, match=r"u.*\['u', 'v'\]"):
             model.posterior(other)
-        with pytest.raises(ValueError, match=r"u.*\('u', 'v'\)"):
+        with pytest.raises(ValueError, match=r"u.*\['u', 'v'\]"):
             kb.reject_abc(*frames, other, fraction=0.3)
 
 

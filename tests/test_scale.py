@@ -57,6 +57,7 @@ def test_partial_fits_are_one_fit(found):
     assert ours.weights.shape[1] < N
 
 
+@pytest.mark.filterwarnings("ignore:.*exact copies of others")  # the new pairs, in the second fit
 @pytest.mark.parametrize("old", [900, 1300])  # 900: all pairs are kept, and count differently
 def test_forgetting_is_a_fit_with_pairs_repeated(old):
     """Old pairs that count a half are those of a fit in which the new ones are there twice."""
