@@ -1,6 +1,5 @@
 """The pendulum's film: its physics, its picture, its times, and the bound on what can be known."""
 
-import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -12,8 +11,7 @@ FOLDER = Path(__file__).parents[1] / "experiments" / "pendulum"
 
 @pytest.fixture(scope="module")
 def film():
-    sys.path.insert(0, str(FOLDER.parent / "statespace"))
-    spec = spec_from_file_location("pendulum_run", FOLDER / "run.py")
+    spec = spec_from_file_location("pendulum_films", FOLDER / "films.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
