@@ -5,6 +5,8 @@ a hidden log depth, joined to its neighbours; rows share their potentials. Model
 scenes, choose their settings on others and solve new ones. Quick: learned from 12 scenes, chosen on
 one, two new ones. Full: learned from 40, chosen on two, eight new ones.
 
+Time: quick 40 s, full not measured.
+
     python experiments/cme13_fig7/run.py [--full] [--runs N] [--first SEED] [--methods ...]
 """
 

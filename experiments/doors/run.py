@@ -5,6 +5,8 @@ as a Gaussian mixture and are given the true sensor. All are compared with the e
 grid: the share of the larger half at the worst step (one half is exact), and the mean distance in
 total variation (20 bins). Quick: 200 and 1000 pairs, two runs. Full: 200 to 4000, five runs.
 
+Time: quick 4 s, full not measured.
+
     python experiments/doors/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
 """
 

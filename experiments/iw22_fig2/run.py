@@ -5,6 +5,8 @@ learn from one sequence of T steps with states and track a new sequence of 200 s
 distance to the state, averaged over the steps. Quick: T = 200, one run. Full: T = 500 and 900,
 30 runs, with the original rule and the paper's Wilcoxon test of the two.
 
+Time: quick 18 s, full not measured.
+
     python experiments/iw22_fig2/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--problems oscillatory] [--sizes 900]
 """

@@ -5,6 +5,8 @@ image with another draw of noise. Here models learn from one image, choose on a 
 scored on a third; a row of its own has the authors' way. Quick: 10 and 100 levels, one run, without
 particles and mixtures. Full: all 11 numbers of levels, three runs.
 
+Time: quick 30 s, full not measured.
+
     python experiments/kbp_denoise/run.py [--full] [--runs N] [--first SEED] [--levels ...]
 """
 

@@ -6,6 +6,8 @@ squared distance to the true posterior mean, summed over dimensions, averaged ov
 and 10 runs with random A. Time: CPU seconds of simulation, learning and all 10 answers, one thread.
 Quick: n up to 600, one run. Full: n up to 6000, 10 runs.
 
+Time: quick 8 s, full not measured.
+
     python experiments/kbr13_fig3/run.py [--full] [--runs N] [--first SEED] [--predictive]
 """
 

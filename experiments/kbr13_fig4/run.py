@@ -5,6 +5,8 @@ after the step, not before it), for training sequences of growing length. Error:
 to the state, averaged over the steps. Quick: T = 200, one run. Full: T = 100 to 900, 30
 runs.
 
+Time: quick 18 s, full not measured.
+
     python experiments/kbr13_fig4/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
 """
 

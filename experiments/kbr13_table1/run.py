@@ -5,6 +5,8 @@ rotation matrix in the second half. Error: squared Frobenius distance to the tru
 over the frames. Noise of the pixels: variance 1e-4 and 1e-3. Quick: 300 frames each, the first
 variance, one run. Full: 1800 frames each, 10 runs.
 
+Time: quick 20 s, full about 1 h.
+
     python experiments/kbr13_table1/run.py [--full] [--runs N] [--first SEED] [--jobs 2] [--only SO]
 """
 

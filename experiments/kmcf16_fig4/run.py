@@ -4,6 +4,8 @@ The transition is known; the observation model is learned from n simulated pairs
 has 100 steps. Error: root mean squared error of the posterior mean. Quick: models 1a, 2a and 4b,
 n = 200, one run. Full: all eight models, n = 200 to 1000, 20 runs.
 
+Time: quick 18 s, full not measured.
+
     python experiments/kmcf16_fig4/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--models 1a 4b] [--sizes 1000] [--only-kmcf]
 """

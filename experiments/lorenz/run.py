@@ -6,6 +6,8 @@ Error: 10 log10 of the mean squared error per coordinate, in dB; the raw observa
 Quick: 4 training sequences of 1000 steps, one test sequence of 300. Full: as published, 100 and 10
 sequences of 3000 steps, of which the learned filter takes the first four.
 
+Time: quick 18 s, full not measured.
+
     python experiments/lorenz/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
 """
 

@@ -4,6 +4,8 @@ Two samples of 200 points: blobs, mean shift, variance shift. 200 pairs: sine, c
 sees the same data sets at the 5 % level. The Linear kernel (means, correlation) is the trivial
 baseline. hyppo is optional: without it its column is left out.
 
+Time: quick 8 s, full not measured.
+
     python experiments/power/run.py [--full] [--runs N] [--hyppo N] [--read]
 """
 

@@ -4,6 +4,8 @@ Score: accuracy of a classifier that tells 1000 draws from 1000 of the exact pos
 perfect), and squared MMD. Quick: two moons, one observation, 1000 simulations. Full: all tasks,
 1000 and 10 000 simulations, five observations; it can be broken off and goes on where it was.
 
+Time: quick 24 s, full not measured.
+
     python experiments/sbi_tasks/run.py [--full] [--runs N] [--tasks NAME ...] [--jobs 2]
     python experiments/sbi_tasks/run.py --references   # make all reference posteriors
     python experiments/sbi_tasks/run.py --tune         # choose how much rejection ABC keeps
