@@ -606,3 +606,40 @@ def test_beyond_an_outlier_only_a_category_is_filled_in(target):
     same = np.allclose(found, operator.evidence(features))
     assert same == (target == "numbers")
     assert (share.max() == 0.0) == same
+
+
+def test_a_table_and_its_rows_are_evidence_as_they_are_data(rows):
+    frame = pd.DataFrame({**rows, "other": "x"})
+    model = kb.KernelBeliefPropagation([("a", ("b", "c"))], scales="median").fit(frame)
+    expected = model.query("a", {("b", "c"): frame[["b", "c"]]})["a"].weights
+    holes = frame.mask(np.arange(150)[:, None] == [[-1, -1, 7, -1]])
+    found = model.query("a", frame.drop(columns="a"))["a"].weights
+    np.testing.assert_array_equal(found, expected)
+    row = model.query("a", frame[["b", "c"]].iloc[3])["a"].weights
+    np.testing.assert_allclose(row, expected[3], rtol=1e-9)
+    np.testing.assert_array_equal(
+        model.query(("b", "c"), {"a": 0.0})["b", "c"].weights,
+        model.query([("b", "c")], {"a": 0.0})["b", "c"].weights,
+    )
+    marginal = model.query("a")["a"].weights
+    np.testing.assert_allclose(model.query("a", holes.drop(columns="a"))["a"].weights[7], marginal)
+    with pytest.raises(ValueError, match="no column of the graph's nodes"):
+        model.query("a", frame[["other"]])
+
+
+def test_missing_images_in_a_list():
+    rng = np.random.default_rng(0)
+    level = rng.uniform(size=50)
+    views = [np.clip(v + 0.1 * rng.normal(size=(4, 4)), 0.0, 1.0) for v in level]
+    views[3] = None
+    model = kb.KernelBeliefPropagation([("view", "level")], {"view": kb.SpatialPyramid()})
+    model.fit({"view": views, "level": level})
+    found = model.query("level", {"view": views[:4]})["level"].mean()[:, 0]
+    np.testing.assert_allclose(found[3], level.mean())
+    assert np.abs(found[:3] - level[:3]).max() < 0.3
+
+
+def test_likelihoods_of_unknown_categories_are_refused():
+    model = kb.KernelBeliefPropagation([("a", "b")]).fit({"a": ["x", "y"] * 5, "b": ["x", "y"] * 5})
+    with pytest.raises(ValueError, match="'b' has no categories 'z', only"):
+        model.query("a", virtual_evidence={"b": {"x": 0.5, "z": 0.5}})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -165,10 +166,19 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
         parts = {str(node): points[str(node)] for node in (first, second)}
         return self._embedding(parts, weights, Parts({n: kernels[n] for n in parts}), tuple(parts))
 
-    @property
+    @cached_property
     def messages(self) -> Mapping[Edge, Message]:
         """Messages by directed edge (source, target)."""
-        return _Messages(self._passed, self._single)
+        passed, nodes = self._passed, self._passed.learned.graph.nodes
+        found = {}
+        for d in np.flatnonzero(passed.slot >= 0).tolist():
+            number = int(passed.domain[passed.target[d]])
+            values = np.exp(passed.logs[number][passed.slot[d]])
+            message = Message(
+                passed.learned.domains[number].points, values[0] if self._single else values
+            )
+            found[nodes[passed.source[d]], nodes[passed.target[d]]] = message
+        return found
 
     def _weights(self, nodes: Sequence[Node]) -> Floats:
         """Weights (cases, k, q) of nodes of one domain."""
@@ -198,27 +208,6 @@ class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
             points = concatenate(domain.points, points)
             weights = np.concatenate([others, weights], axis=1)
         return self._embedding(points, weights, domain.kernel, domain.names)
-
-
-class _Messages(Mapping[Edge, Message]):
-    def __init__(self, passed: Propagation, single: bool) -> None:
-        self._passed, self._single = passed, single
-        nodes = passed.learned.graph.nodes
-        kept = np.flatnonzero(passed.slot >= 0)
-        self._at = {(nodes[passed.source[d]], nodes[passed.target[d]]): d for d in kept}
-
-    def __iter__(self) -> Iterator[Edge]:
-        return iter(self._at)
-
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __getitem__(self, edge: Edge) -> Message:
-        directed = self._at[edge]
-        number = int(self._passed.domain[self._passed.target[directed]])
-        values = np.exp(self._passed.logs[number][self._passed.slot[directed]])
-        points = self._passed.learned.domains[number].points
-        return Message(points, values[0] if self._single else values)
 
 
 def most_probable(passed: Propagation, single: bool) -> dict[Node, Any]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -159,7 +158,11 @@ def scored_iterations(
         places = passed.place[[graph.position[node] for node in nodes]]
         each = [truth[node] for node in nodes]
         if passed.cases > 1:
-            each = [value for node in nodes for value in _cases(truth[node], node, passed.cases)]
+            for node, some in zip(nodes, each, strict=True):
+                if not hasattr(some, "__len__") or len(some) != passed.cases:
+                    told = f"{passed.cases} values, one for each case"
+                    raise ValueError(f"the truth of {node!r} must have {told}")
+            each = [value for some in each for value in some]
         features = domain.features(domain.kernel.points(each, "truth"))
         targets[number] = places, features.reshape(len(nodes), passed.cases, -1)
     scores = []
@@ -177,11 +180,3 @@ def scored_iterations(
     passed.after_iteration = watch  # type: ignore[method-assign]
     passed.run("synchronous", most, tolerance)
     return np.array(scores)
-
-
-def _cases(values: PointsLike, node: Node, cases: int) -> Sequence[Any]:
-    """Return the true values of one node, one for each case of evidence."""
-    if not hasattr(values, "__len__") or len(values) != cases:
-        raise ValueError(f"the truth of {node!r} must have {cases} values, one for each case")
-    found: Sequence[Any] = values
-    return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelbayes.arrays import as_doubles, frame_kind
 from kernelbayes.embedding import Batch, Embedding
-from kernelbayes.graphs.reading import Learned, distinct, part
+from kernelbayes.graphs.reading import Learned, distinct, part, with_blanks
 from kernelbayes.graphs.relation import Domain, Operator, Relation
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import count, query, take
@@ -86,8 +86,7 @@ def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
     """Evidence by node, without missing values (NaN, None)."""
     if evidence is None:
         return {}
-    if frame_kind(evidence) != "DataFrame" and not isinstance(evidence, Mapping):
-        raise TypeError(f"evidence must be a mapping from nodes, got {type(evidence).__name__}")
+    evidence = _by_node(learned, evidence)
     found, numbers = {}, defaultdict(list)
     for node in evidence:
         check_node(learned, node, "evidence")
@@ -107,6 +106,24 @@ def read_evidence(learned: Learned, evidence: Any) -> dict[Node, Observed]:
     return found
 
 
+def _by_node(learned: Learned, evidence: Any) -> dict[Node, Any]:
+    """Values by node. As in fit, a frame (or a row of one) may have columns of no node."""
+    kind, nodes = frame_kind(evidence), learned.graph.position
+    if kind is None and not isinstance(evidence, Mapping):
+        raise TypeError(f"evidence must be a mapping from nodes, got {type(evidence).__name__}")
+    names = list(evidence.keys() if kind != "DataFrame" else evidence.columns)
+    joined = {n: list(n) for n in nodes if isinstance(n, tuple) and {*n} <= {*names} - {*nodes}}
+    read = {name for columns in joined.values() for name in columns}
+    found = {}
+    for node, columns in joined.items():
+        apart = {name: evidence[name] for name in columns}
+        found[node] = evidence[columns] if kind == "DataFrame" else apart
+    own = [name for name in names if name in nodes or (kind is None and name not in read)]
+    if names and not own and not joined:
+        raise ValueError(f"evidence has no column of the graph's nodes, only {names}")
+    return found | {name: evidence[name] for name in own}
+
+
 def check_node(learned: Learned, node: Node, what: str) -> None:
     """Raise a ValueError unless the graph has the node."""
     if node not in learned.graph.position:
@@ -121,6 +138,7 @@ def _observed(domain: Domain, value: Any, node: Node) -> Observed | None:
         return Observed(seen, slice(None), np.ones(len(weights), bool), single, value)
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
+    value = with_blanks(value)
     values, single = query(value, domain.points, domain.names, by_name=domain.kernel.by_name)
     read = part(values, node)
     if not read.present.any():
@@ -150,6 +168,9 @@ def read_likelihoods(learned: Learned, virtual: Any) -> dict[Node, Floats]:
             values = _noisy_child(domain, *given, node)
         elif isinstance(given, Mapping):
             states = domain.points.tolist() if hasattr(domain.points, "tolist") else domain.points
+            unknown = sorted(map(repr, set(given) - set(states)))
+            if unknown:
+                raise ValueError(f"{node!r} has no categories {', '.join(unknown)}, only {states}")
             values = np.array([float(given.get(state, 0.0)) for state in states])
         elif callable(given):
             values = as_doubles(given(domain.points))

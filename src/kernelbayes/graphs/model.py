@@ -197,7 +197,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        variables : list of nodes, optional
+        variables : node or list of nodes, optional
             Default: all nodes that are not observed.
         evidence : mapping or frame, optional
             A value for each observed node, or an Embedding for an uncertain value. An array of m
@@ -219,11 +219,22 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         if variables is None:
             fixed = {node for node, one in passed.observed.items() if one.always}
             variables = [node for node in graph.nodes if node not in fixed]
-        elif isinstance(variables, str) or not isinstance(variables, Sequence):
+        elif not isinstance(variables, list) and (
+            not isinstance(variables, tuple) or variables in graph.position
+        ):
             variables = [variables]
         for node in variables:
             check_node(passed.learned, node, "variables")
-        self._run(passed)
+        chosen = self.iterations_ is not None
+        most = self.iterations_ or integer(self.max_iterations, "max_iterations")
+        passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
+        told = told_of(passed.filled, "cases")
+        if told:
+            some = sorted({str(graph.nodes[passed.source[d]]) for d in passed.lost})[:5]
+            warn(
+                f"messages from {', '.join(some)} carry evidence outside the training pairs, or of "
+                f"a value alone there, in {told[0]}: {told[1]} of it is replaced by the marginal"
+            )
         return GraphBeliefs(variables, passed, single)
 
     def map_query(
@@ -256,20 +267,6 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         cases = max(sizes.values(), default=1)
         single = cases == 1 and all(one.single for one in observed.values())
         return Propagation(learned, observed, likelihoods, cases, floor, damping), single
-
-    def _run(self, passed: Propagation) -> None:
-        most = integer(self.max_iterations, "max_iterations")
-        chosen = self.iterations_ is not None
-        most = most if self.iterations_ is None else self.iterations_
-        passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
-        nodes = passed.learned.graph.nodes
-        told = told_of(passed.filled, "cases")
-        if told:
-            some = sorted({str(nodes[passed.source[d]]) for d in passed.lost})[:5]
-            warn(
-                f"messages from {', '.join(some)} carry evidence outside the training pairs, or of "
-                f"a value alone there, in {told[0]}: {told[1]} of it is replaced by the marginal"
-            )
 
     def _floor(self) -> Floor:
         return "pairs" if self.floor == "pairs" else share(self.floor, "floor")

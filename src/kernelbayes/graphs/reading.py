@@ -49,7 +49,7 @@ def part(values: PointsLike, name: Hashable) -> Part:
         if frame_kind(values) == "DataFrame":
             return Part(values, present)
         return Part({key: one.values for key, one in columns.items()}, present)
-    array = as_array(values, str(name))
+    array = as_array(with_blanks(values), str(name))
     if is_array_api_obj(array) and array.ndim > 0:
         if array.shape[0] == 0:
             raise ValueError(f"{name} is empty; at least one point is needed")
@@ -58,6 +58,17 @@ def part(values: PointsLike, name: Hashable) -> Part:
     if not isinstance(values, Iterable):
         raise TypeError(f"{name} must hold one value for each case, got {values!r}")
     return Part(list(values), np.array([value is not None for value in values]))
+
+
+def with_blanks(values: PointsLike) -> PointsLike:
+    """Images or vectors in a list of which some are None: one array, with NaN in their place."""
+    if not isinstance(values, list) or not any(value is None for value in values):
+        return values
+    shapes = {np.shape(value) for value in values if value is not None}
+    if len(shapes) != 1 or () in shapes:
+        return values
+    blank = np.full(shapes.pop(), np.nan)
+    return np.array([blank if value is None else value for value in values])
 
 
 def rows_of(values: PointsLike, rows: Ints) -> PointsLike:
@@ -250,8 +261,9 @@ def _domains(
         seen = [parts[key].seen for key in own]
         sizes = [int(parts[key].present.sum()) for key in own]
         if not sum(sizes):
-            raise ValueError(f"the node {nodes[0]!r} has no observations in the data")
-        kernel, names = _kernel(kernels, nodes, seen), _names(seen)
+            raise ValueError(f"the node {nodes[0]!r} has no observations in the data; leave it out")
+        kernel = _kernel(kernels, nodes, seen)
+        names: Names = column_names(seen[0]) if frame_kind(seen[0]) == "DataFrame" else None
         points = None
         for some, size in zip(seen, sizes, strict=True):
             if size:
@@ -266,10 +278,6 @@ def _domains(
             rows[key] = np.full(len(parts[key].present), -1)
             rows[key][parts[key].present] = codes
     return tuple(domains), rows
-
-
-def _names(seen: list[PointsLike]) -> Names:
-    return column_names(seen[0]) if frame_kind(seen[0]) == "DataFrame" else None
 
 
 def _kernel(kernels: Kernels, nodes: list[Node], seen: list[PointsLike]) -> Kernel:
