@@ -5,6 +5,8 @@ Filters learn from one sequence of T steps and track a new one of 200 steps. Err
 between (cos, sin) of the heading and the estimate, averaged over the steps. Quick: T = 300, two
 runs. Full: T = 300, 500, 700 and 900, 30 runs. Needs torch.
 
+Time: quick 45 s, full not measured.
+
     python experiments/iw22_fig5/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--sizes 900] [--methods importance learned]
 """

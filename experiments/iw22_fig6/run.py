@@ -5,6 +5,8 @@ where the state is, up to noise. Filters learn from one sequence of T steps and 
 200 steps. Error: squared distance to the state, averaged over the steps. Quick: T = 300, two runs.
 Full: T = 300, 500, 700 and 900, 30 runs. Needs torch.
 
+Time: quick 60 s, full not measured.
+
     python experiments/iw22_fig6/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--sizes 900] [--methods importance learned]
 """

@@ -5,6 +5,8 @@ in time. The state is (sin, cos) of the angle, to be told from the images so far
 mean over both coordinates, times 1000. Quick: 200 training sequences. Full: 200 and 2000. Test: 100
 sequences. Needs torch.
 
+Time: quick 90 s, full not measured.
+
     python experiments/pendulum/run.py [--full] [--runs N] [--first SEED] [--jobs 2]
         [--methods regression filter]
 """
