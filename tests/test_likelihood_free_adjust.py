@@ -17,7 +17,7 @@ def test_left_out_predictions_do_not_give_the_target_away_where_inputs_are_the_s
     P = rng.normal(X)
     fit = Inverse.fit(P, X, rng)
     for x in X[::50]:
-        points, w = next(fit.posterior(x[None], Recipe("mean", 0.25, "linear")))
+        points, w = next(fit.posterior(x[None], Recipe("moments", 0.25, "linear")))
         spread = np.sqrt(w @ (points[:, 0] - w @ points[:, 0]) ** 2)
         # The noise has deviation one; of ess points it is known to 1 in sqrt(2 ess).
         assert spread == pytest.approx(1.0, abs=4 / np.sqrt(2 / np.sum(w**2)))
@@ -55,23 +55,18 @@ def test_scale_adjustment_follows_the_noise():
     assert np.log(spread[1] / spread[0]) == pytest.approx(1.6, abs=4 * error)
 
 
-def test_local_quadratic_regression_is_exact_on_a_quadratic():
+def test_local_regression_is_exact_on_a_line():
     rng = np.random.default_rng(0)
     offsets, weights = rng.normal(size=(60, 2)), rng.uniform(size=60)
-    curve = np.column_stack([offsets[:, 0] * offsets[:, 1], offsets[:, 0] ** 2 - offsets[:, 1]])
-    moved = local_regression(
-        curve + np.array([1.0, 2.0]), offsets, weights, squares=True, scales=False
-    )
-    np.testing.assert_allclose(moved, np.tile([1.0, 2.0], (60, 1)), atol=1e-6)
-    along = local_regression(3.0 * offsets, offsets, weights, squares=False, scales=False)
-    np.testing.assert_allclose(along, 0.0, atol=1e-6)
+    along = local_regression(1.0 + 3.0 * offsets, offsets, weights)
+    np.testing.assert_allclose(along, 1.0, atol=1e-6)
 
 
 def test_local_residuals_are_those_of_a_fit_without_the_simulation():
     rng = np.random.default_rng(1)
     offsets, weights = rng.normal(size=(30, 2)), rng.uniform(0.5, 1.5, size=30)
     values = rng.normal(size=(30, 1))
-    moved = local_regression(values, offsets, weights, squares=False, scales=False)
+    moved = local_regression(values, offsets, weights)
     design, i = np.column_stack([np.ones(30), offsets]), 4
     root = np.sqrt(weights)[:, None]
     all_of_them = np.linalg.lstsq(root * design, root * values, rcond=None)[0]
@@ -81,30 +76,16 @@ def test_local_residuals_are_those_of_a_fit_without_the_simulation():
     np.testing.assert_allclose(moved[i], expected, rtol=1e-6)
 
 
-def test_local_scales_follow_the_noise():
-    rng = np.random.default_rng(2)
-    offsets = rng.uniform(-1, 1, size=(2000, 1))
-    values = np.exp(offsets) * rng.normal(size=(2000, 1))
-    moved = local_regression(values, offsets, equal(2000), squares=True, scales=True)
-    assert moved.std() == pytest.approx(1.0, abs=0.15)  # the noise at offset zero
-    left, right = moved[offsets < -0.5].std(), moved[offsets > 0.5].std()
-    assert right / left == pytest.approx(1.0, abs=0.25)  # e^{1.5} apart before
-
-
 def test_local_regression_with_too_few_or_equal_columns():
     rng = np.random.default_rng(3)
-    offsets, values = rng.normal(size=(12, 3)), rng.normal(size=(12, 2))
-    linear = local_regression(values, offsets, equal(12), squares=False, scales=False)
-    np.testing.assert_array_equal(  # ten terms are too many for twelve values: linear
-        local_regression(values, offsets, equal(12), squares=True, scales=False), linear
-    )
-    np.testing.assert_array_equal(  # so are four for eight
-        local_regression(values[:8], offsets[:8], equal(8), squares=True, scales=True), values[:8]
+    offsets, values = rng.normal(size=(8, 3)), rng.normal(size=(8, 2))
+    np.testing.assert_array_equal(  # four terms are too many for eight values
+        local_regression(values, offsets, equal(8)), values
     )
     offsets, values = rng.normal(size=(50, 1)), rng.normal(size=(50, 1))
-    once = local_regression(values, offsets, equal(50), squares=True, scales=True)
+    once = local_regression(values, offsets, equal(50))
     twice = np.hstack([offsets, offsets, np.zeros((50, 1))])
-    again_and_nothing = local_regression(values, twice, equal(50), squares=True, scales=True)
+    again_and_nothing = local_regression(values, twice, equal(50))
     np.testing.assert_allclose(again_and_nothing, once, atol=1e-4)
 
 
@@ -112,18 +93,9 @@ def test_local_regression_on_what_is_the_same_for_all():
     rng = np.random.default_rng(0)
     values, w = 3.0 + 0.1 * rng.normal(size=(50, 1)), equal(50)
     signs = rng.choice([-1.0, 1.0], size=(50, 1))
-    for offsets, squares in ((np.ones((50, 1)), False), (signs, True)):
-        moved = local_regression(values, offsets, w, squares=squares, scales=False)
+    for offsets in (np.ones((50, 1)), signs):
+        moved = local_regression(values, offsets, w)
         assert moved.mean() == pytest.approx(3.0, abs=0.1)
-
-
-def test_quadratic_recipes_want_enough_simulations():
-    rng = np.random.default_rng(4)
-    P = rng.normal(size=(400, 2))
-    inverse = Inverse.fit(P, P + rng.normal(size=(400, 2)), rng)
-    assert inverse.suits(Recipe("mean", 0.05, "quadratic"))  # 6 terms, 20 simulations
-    assert not inverse.suits(Recipe("mean", 0.02, "quadratic"))
-    assert inverse.suits(Recipe("mean", 0.02, "linear"))
 
 
 def test_equal_distances_share_alike():

@@ -97,15 +97,14 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         anything with ``.sample`` or ``.rvs``, a function ``(n, rng)``, or draws. It says where
         parameters may be; without it they may be anywhere, and the sample is the prior.
     method : str
-        "auto" chooses by a score on held-out simulations, among variants of "adjusted" (many
-        shares, nearness by data or by what was learned, all adjustments) and "likelihood". "cme":
-        conditional embedding (KBR13 eq. 19). "original", "importance": kernel Bayes' rule, original
-        and importance-weighted. "adjusted": near simulations, moved by a local regression or by
+        "auto" chooses by a score on held-out simulations, among variants of "adjusted" (several
+        shares, nearness by data or by what was learned) and "likelihood". "cme": conditional
+        embedding (KBR13 eq. 19). "original", "importance": kernel Bayes' rule, original and
+        importance-weighted. "adjusted": near simulations, moved by a local linear regression or by
         kernel regression of location and scale. "likelihood": learned by kernel regression.
-    adjust : {"auto", "none", "linear", "quadratic", "quadratic-scale", "location", "scale"}
+    adjust : {"auto", "none", "linear", "location", "scale"}
         Regression adjustment on top of "cme", "original", "importance" and "adjusted": a kernel
-        regression of location, or of location and scale; for "adjusted" also a local one, linear,
-        quadratic, or quadratic with scales.
+        regression of location, or of location and scale; for "adjusted" also a local linear one.
     criterion : {"log", "energy"}
         Proper score that variants are chosen by: log density or energy score.
     rng : int, Generator or None

@@ -3,10 +3,9 @@ r"""From data to parameters: simulations near the observation, moved to where it
 A posterior is a weighted sample of simulated parameters, which may be moved:
 
 - weights: the nearest share of the simulations counts, in coordinates of the data or of what was
-  learned about the parameters from them (predicted means, or means, squares and products);
-- linear, quadratic: near simulations are moved along a weighted regression on the coordinates in
-  which they are near (Beaumont et al. 2002);
-  quadratic-scale: their residuals are also rescaled (Blum and Francois 2010).
+  learned about the parameters from them (predicted means, squares and products);
+- linear: near simulations are moved along a weighted regression on the coordinates in which they
+  are near (Beaumont et al. 2002);
 - location: each simulation's parameters are moved by the difference of the regression's predictions
   at the observation and at its own data (Blum and Francois 2010, in kernel form),
   :math:`\theta_i + f(x_o) - f(x_i)`, with held-out predictions at :math:`x_i`;
@@ -31,20 +30,18 @@ from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.select.regression import Regression, refit, regress, squared_distances
 from kernelbayes.types import Bools, Floats, Ints
 
-Nearness = Literal["data", "mean", "moments"]
-Adjust = Literal["none", "linear", "quadratic", "quadratic-scale", "location", "scale"]
-LOCAL: tuple[Adjust, ...] = ("linear", "quadratic", "quadratic-scale")
+Nearness = Literal["data", "moments"]
+Adjust = Literal["none", "linear", "location", "scale"]
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 FEWEST_NEAR = 20  # simulations with weight: a deviation is then known to 1 in sqrt(2 * 20), 16 %
 # Landmarks while bandwidths and metrics are searched; their cost grows with the cube. With few
 # parameters there is time for a finer regression.
 SEARCHED, FEW_PARAMETERS, MORE = 150, 3, {"pairs": 4000, "landmarks": 1000}
-MOST_QUADRATIC = 2000  # simulations in a quadratic regression, whose cost is n times terms squared
 # Products of parameters are predicted up to this many parameters (21 of them), squares beyond.
 PRODUCTS = 6
-# Predicted log variances are kept within these many powers of e of their mean, and in a local
-# regression of that at the observation: scales differ by factors of e^4 and e^2 at most.
-LOG_RANGE, LOCAL_LOG_RANGE = 8.0, 4.0
+# Predicted log variances are kept within these many powers of e of their mean: scales differ by
+# factors of e^4 at most.
+LOG_RANGE = 8.0
 # Added to the diagonal of a design's squares, relative to their mean, so that equal columns have a
 # Cholesky factor: far above rounding (2e-16), far below what changes a residual.
 DESIGN_JITTER = 1e-9
@@ -135,26 +132,16 @@ class Inverse:
         """Coordinates of data X (m, c) and of the simulations (n, c), in which some are near."""
         if near == "data":
             return X @ self.metric, self.X @ self.metric
-        width = self.P.shape[1] if near == "mean" else None
-        return self.moments(X)[:, :width], self.moments.left_out[:, :width]
-
-    def suits(self, recipe: Recipe) -> bool:
-        """Whether there are simulations enough for a recipe, and not too many for its cost."""
-        if recipe.adjust not in LOCAL[1:]:
-            return True
-        near = int(recipe.share * len(self.P))
-        width = self._coordinates(self.X[:1], recipe.near)[0].shape[1]
-        return 2 * quadratic_terms(width) < near <= MOST_QUADRATIC
+        return self.moments(X), self.moments.left_out
 
     def posterior(self, X: Floats, recipe: Recipe) -> Iterator[Sample]:
         """Coordinates (k, d) and weights (k,) for each of the data X (m, p)."""
-        if recipe.adjust in LOCAL:
+        if recipe.adjust == "linear":
             here, there = self._coordinates(X, recipe.near)
-            how = recipe.adjust != "linear", recipe.adjust == "quadratic-scale"
             for w, at in zip(self.shares(X, recipe), here, strict=True):
                 used = np.flatnonzero(w)
                 P = self.P[used]
-                moved = local_regression(P, there[used] - at, w[used], *how)
+                moved = local_regression(P, there[used] - at, w[used])
                 yield np.where(self.discrete, P, moved), w[used]
             return
         for w, points in zip(self.shares(X, recipe), self.moved(X, recipe), strict=True):
@@ -207,34 +194,18 @@ def deviation(logs: Floats) -> Floats:
     return np.asarray(np.exp(0.5 * np.clip(logs, -LOG_RANGE, LOG_RANGE)))
 
 
-def local_regression(
-    values: Floats, offsets: Floats, weights: Floats, squares: bool, scales: bool
-) -> Floats:
-    r"""Values (n, d) moved along their weighted regression on offsets (n, k) to offset zero.
+def local_regression(values: Floats, offsets: Floats, weights: Floats) -> Floats:
+    """Values (n, d) moved along their weighted linear regression on offsets (n, k) to offset zero.
 
-    Linear (Beaumont et al. 2002), or with squares and products of the offsets; then the residuals
-    may be rescaled by a linear regression of their log squares (Blum and Francois 2010),
-
-    .. math:: f(0) + (\theta_i - f_{-i}(o_i))\, e^{(g(0) - g(o_i)) / 2}.
-
-    Residuals are leave-one-out residuals, :math:`r_i / (1 - h_i)` with leverage h: those of the fit
-    itself are too small. With too few values for squares the regression is linear; with too few for
-    that the values stay where they are.
+    Residuals are leave-one-out residuals: those of the fit itself are too small. With too few
+    values for a regression they stay where they are.
     """
     w = weights / weights.sum()
     spread = np.sqrt(w @ offsets**2)
-    scaled = offsets / np.where(spread > 0, spread, 1.0)
-    n, k = scaled.shape
-    linear = np.column_stack([np.ones(n), scaled])
-    design = quadratic(scaled) if squares and n > 2 * quadratic_terms(k) else linear
-    if n <= 2 * design.shape[1]:
+    design = np.column_stack([np.ones(len(w)), offsets / np.where(spread > 0, spread, 1.0)])
+    if len(w) <= 2 * design.shape[1]:
         return values
     beta, residuals = least_squares_fit(design, values, w)
-    if scales:
-        logs = log_squares(residuals, w)
-        here, left = least_squares_fit(linear, logs, w)
-        change = np.clip(here[0] - (logs - left), -LOCAL_LOG_RANGE, LOCAL_LOG_RANGE)
-        residuals = residuals * np.exp(0.5 * change)
     return np.asarray(beta[0] + residuals)
 
 

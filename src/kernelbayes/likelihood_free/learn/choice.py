@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelbayes.embedding.smooth import SMOOTHING, Smoothing
-from kernelbayes.likelihood_free.learn.adjust import LOCAL, Inverse, Nearness, Recipe
+from kernelbayes.likelihood_free.learn.adjust import Inverse, Nearness, Recipe
 from kernelbayes.likelihood_free.learn.importance import NEAR, Learner, Likelihood
 from kernelbayes.likelihood_free.learn.judge import Criterion, Judge, uneven
 from kernelbayes.likelihood_free.learn.nearby import near_count
@@ -25,12 +25,12 @@ from kernelbayes.types import Floats, Ints
 
 # Constants without another reason were chosen on the development seeds of experiments/sbi_tasks.
 # Shares of the simulations that are near; bandwidths of the rules in median distances.
-SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
+SHARES = (0.5, 0.25, 0.1, 0.05, 0.02)
 BANDWIDTHS = (0.1, 0.2, 0.5, 1.0)
 # Data of more coordinates than this get no likelihood of their own, only learned summaries do.
 LIKELIHOOD_COLUMNS = 30
 # The stages of the race: held-out simulations scored, and how many variants advance to the stage.
-LOOKS = ((4, None), (12, 30), (40, 10), (150, 3))
+LOOKS = ((8, None), (40, 6), (150, 2))
 # The best variant is compared with itself, widened by these powers of the likelihood, on so many
 # held-out simulations: a deviation is known to 1 in sqrt(2 * 100 d), a few per cent.
 WIDENED, LAST_LOOK = (1.0, 0.8, 0.65, 0.5, 0.35, 0.25, 0.15), 100
@@ -47,39 +47,34 @@ LAST_VARIANTS = 3
 
 def candidates(method: str, adjust: str, task: Task) -> list[Variant]:
     """Variants of a method."""
-    adjusts: Any = ("none", *LOCAL, "location", "scale") if adjust == "auto" else (adjust,)
-    if np.all(task.discrete):
-        adjusts = ("none",)  # discrete parameters are never moved
-    near: tuple[Nearness, ...] = ("data", "mean", "moments")
-    local = [
-        Variant("adjusted", Recipe(n, share, a))
-        for a in adjusts
-        for share in SHARES
-        for n in near
-        if share < 1.0 or (n == "data" and a in ("location", "scale"))
-    ]
     if method in ("auto", "adjusted") and not np.any(np.ptp(task.X, axis=0) > 0):
         return [Variant("adjusted", Recipe("data", 1.0, "none"))]  # all data are the same
-    if method == "adjusted":
-        return local
-    rules = [
-        Variant(method, Recipe("data", 1.0, a), bandwidth=b)
-        for b in BANDWIDTHS
-        for a in adjusts
-        if a not in LOCAL
-    ]
+    everywhere, local = ("location", "scale"), ("linear", "scale")
+    adjusts: Any = ("none", *(everywhere if method in RULES else local))
+    adjusts = adjusts if adjust == "auto" else (adjust,)
+    if np.all(task.discrete):
+        adjusts = ("none",)  # discrete parameters are never moved
+    on_all = [Recipe("data", 1.0, a) for a in adjusts if method in RULES or a in everywhere]
     if method in RULES:
-        return rules
+        return [Variant(method, recipe, bandwidth=b) for b in BANDWIDTHS for recipe in on_all]
+    near: tuple[Nearness, ...] = ("data", "moments")
+    recipes = [Recipe(n, share, a) for a in adjusts for share in SHARES for n in near]
+    adjusted = [Variant("adjusted", recipe) for recipe in (*recipes, *on_all)]
+    if method == "adjusted":
+        return adjusted
     columns = task.X.shape[1] if task.rows is None else task.rows.shape[2]
     data = "data" if task.rows is None else "rows"
-    summaries = ("mean", data) if columns <= LIKELIHOOD_COLUMNS else ("mean",)
+    # Of iid rows and of many columns a mean of the parameters is a good summary too.
+    summaries: tuple[str, ...] = (data,) if columns <= LIKELIHOOD_COLUMNS else ()
+    if task.rows is not None or not summaries:
+        summaries = ("mean", *summaries)
     near_enough = 4 * near_count(*task.P.shape) <= len(task.P)  # a quarter of all is not near
     if task.continuous and near_enough and task.X.shape[1] <= LIKELIHOOD_COLUMNS:
         summaries = (*summaries, NEAR)
     likely = [Variant("likelihood", Recipe("data", 0.1, "none"), summary=s) for s in summaries]
     if method == "likelihood":
         return likely
-    return local + likely
+    return adjusted + likely
 
 
 def choose(
@@ -92,14 +87,12 @@ def choose(
     contest = _Contest.of(task, criterion, rng)
     models = [v for v in tried if v.kind == "likelihood"]
     local = [v for v in tried if v.kind != "likelihood"]
-    racing = [v for v in local if contest.basis.inverse.suits(v.recipe)] or local
-    bar.update(len(local) - len(racing))
 
     def score(variant: Variant, look: int) -> Trial[Variant]:
         bar.update(look == LOOKS[0][0])
         return contest.local(variant, look)
 
-    table = race(racing, score, [look for look, _ in LOOKS], keep=lambda i, _: LOOKS[i + 1][1])
+    table = race(local, score, [look for look, _ in LOOKS], keep=lambda i, _: LOOKS[i + 1][1])
     table = contest.with_models(models, table) if models else table
     bar.update(len(models))
     finals = [t for t in table if contest.undecided(t, table[0])][:LAST_VARIANTS] or table[:1]

@@ -46,10 +46,10 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
-# Metropolis steps of each draw, three for the time they take; they are to new points for as long as
+# Metropolis steps of each draw, two for the time they take; they are to new points for as long as
 # this share of them is taken. The length of others: 2.38 / sqrt(2 d) differences of two points, the
 # best for a normal posterior (ter Braak 2006), down to a share of that if it has several parts.
-STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 3, 0.3, 2.38, 0.05
+STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 2, 0.3, 2.38, 0.05
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
 # a neighbour, and never below the last value. Chosen on those seeds, too.

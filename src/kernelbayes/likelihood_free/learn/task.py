@@ -23,7 +23,7 @@ from kernelbayes.embedding.smooth import Sample, Smoothing
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.features import fourier
 from kernelbayes.kernels import Gaussian, Kernel
-from kernelbayes.likelihood_free.learn.adjust import LOCAL, Inverse, Recipe, Space
+from kernelbayes.likelihood_free.learn.adjust import Inverse, Recipe, Space
 from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import option
@@ -33,7 +33,7 @@ from kernelbayes.types import Bools, Floats, Ints, Rng
 
 METHODS = ("auto", "cme", "original", "importance", "adjusted", "likelihood")
 RULES = ("cme", "original", "importance")
-ADJUSTS = ("auto", "none", *LOCAL, "location", "scale")
+ADJUSTS = ("auto", "none", "linear", "location", "scale")
 # For each of some data: points (k, d), weights (k,) and their density, or how to smooth them.
 Found = Iterator[tuple[Floats, Floats, Density | Smoothing | None]]
 # A column is heavy-tailed if one per cent of its values lie beyond HEAVY scales (2.6 if normal); in
@@ -55,7 +55,7 @@ def check_options(method: str, adjust: str, criterion: str) -> None:
     """Raise if one of these is unknown, or does not go with another."""
     option(method, "method", METHODS)
     option(adjust, "adjust", ADJUSTS)
-    if adjust in LOCAL and method in RULES:
+    if adjust == "linear" and method in RULES:
         raise ValueError(f"adjust={adjust!r} needs near simulations: use method='adjusted'")
     if method == "likelihood" and adjust not in ("auto", "none"):
         raise ValueError(f"a learned likelihood is not adjusted; leave out adjust={adjust!r}")
