@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelbayes import embed, mmd2
+from kernelbayes.arrays import epsilon, to_numpy
+from kernelbayes.points import take
+
 
 def gaussian_measure_value(x, mean, cov, bandwidth):
     """E[k(x, X)] for X ~ N(mean, cov) and the Gaussian kernel, as printed in text books."""
@@ -210,3 +214,30 @@ def kulsif_formula(K_den, K_dn, K_xd, K_xn, eta):
     n, m = K_dn.shape
     alpha = -np.linalg.solve(K_den / n + eta * np.eye(n), K_dn.sum(axis=1)) / (n * m * eta)
     return K_xd @ alpha + K_xn.sum(axis=1) / (m * eta)
+
+
+def check_embedding(mu):
+    """Check the laws of an embedding: evaluation, inner product, norm, algebra, distance.
+
+    For an embedding of a few dozen points; an AssertionError says which law is broken.
+    """
+
+    def close(found, expected, tolerance, law):
+        error = float(np.max(np.abs(np.asarray(found, float) - to_numpy(expected))))
+        assert error <= tolerance, f"{law}: off by {error:.3e}, allowed {tolerance:.3e}"
+
+    G, w = to_numpy(mu.kernel(mu.points)), to_numpy(mu.weights)
+    scale = float(np.abs(w).sum() ** 2 * max(1.0, np.abs(G).max()))
+    rounding = epsilon(mu.weights) ** (0.5 if mu.kernel.finite else 1.0)  # a factor has its root
+    tolerance = 1e3 * len(w) * rounding * max(scale, 1.0)
+    close(to_numpy(mu(mu.points)), G @ w, tolerance, "mu(X) = sum_i w_i k(X, x_i)")
+    close(to_numpy(mu.inner(mu)), w @ G @ w, tolerance, "<mu, mu> = w^T K w")
+    close(to_numpy(mu.norm()) ** 2, w @ G @ w, tolerance, "|mu|^2 = <mu, mu>")
+    close(to_numpy(mu.mass), w.sum(), tolerance, "mass = sum of the weights")
+    nu = embed(take(mu.points, slice(0, max(1, len(w) // 2))), mu.kernel)
+    bound = float(mu.norm()) * float(nu.norm())
+    assert abs(float(mu.inner(nu))) <= bound + tolerance, "Cauchy-Schwarz is broken"
+    close(to_numpy((mu + nu).inner(nu)), mu.inner(nu) + nu.inner(nu), tolerance, "linearity")
+    close(to_numpy((3.0 * mu).norm()), 3.0 * float(mu.norm()), tolerance, "|c mu| = c |mu|")
+    close(to_numpy(mmd2(mu, nu)), (mu - nu).inner(mu - nu), tolerance, "MMD = |mu - nu|")
+    close(to_numpy(mmd2(mu, mu)), 0.0, tolerance, "MMD(mu, mu) = 0")

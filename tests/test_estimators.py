@@ -410,8 +410,8 @@ def test_large_fits_have_landmarks_by_default(monkeypatch):
     x, at = rng.normal(size=(300, 2)), rng.normal(size=(200, 2)).clip(-2, 2)
     z = np.sin(x[:, 0]) + 0.1 * rng.normal(size=300)
     exact = kb.KernelBayesRule().fit(x, z)
-    monkeypatch.setattr("kernelbayes.estimators.EXACT_PAIRS", 250)
-    monkeypatch.setattr("kernelbayes.estimators.RANK_BEYOND", 100)
+    monkeypatch.setattr("kernelbayes.rules.variable.EXACT_PAIRS", 250)
+    monkeypatch.setattr("kernelbayes.rules.variable.RANK_BEYOND", 100)
     large, again = (kb.KernelBayesRule().fit(x, z) for _ in range(2))
     assert 0 < large.rule_.inputs.kernel.rank <= 100
     np.testing.assert_array_equal(large.predict(at), again.predict(at))  # no seed was given
@@ -420,12 +420,36 @@ def test_large_fits_have_landmarks_by_default(monkeypatch):
     assert not kb.KernelBayesRule(exact.kernel_x_).fit(x, z).rule_.inputs.kernel.finite
 
 
-@pytest.mark.filterwarnings("ignore:.*exact copies of others")  # pairs that are learned twice
-def test_default_landmarks_are_for_vectors_only(monkeypatch):
-    """Landmarks would miss rare categories; a default changes no call that is allowed."""
+def test_large_mixed_frames_have_landmarks_of_every_category(monkeypatch):
+    """50 000 rows of a mixed frame were refused; a rare category has a landmark of its own."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("kernelbayes.estimators.EXACT_PAIRS", 250)
-    monkeypatch.setattr("kernelbayes.estimators.RANK_BEYOND", 100)
+    n = 400
+    kind = np.where(np.arange(n) < 3, "rare", rng.choice(["a", "b"], n))
+    X = pd.DataFrame({"x": rng.normal(size=n), "kind": kind, "on": rng.random(n) < 0.5})
+    z = X["x"].to_numpy() + 3.0 * (kind == "rare") + 0.1 * rng.normal(size=n)
+    exact = kb.KernelBayesRule().fit(X, z), kb.ConditionalEmbedding().fit(X, z)
+    monkeypatch.setattr("kernelbayes.rules.variable.EXACT_PAIRS", 350)
+    monkeypatch.setattr("kernelbayes.rules.variable.RANK_BEYOND", 120)
+    large = kb.KernelBayesRule().fit(X, z), kb.ConditionalEmbedding().fit(X, z)
+    for model, whole in zip(large, exact, strict=True):
+        assert 0 < model.kernel_x_.rank <= 120
+        assert "rare" in model.kernel_x_.landmarks["kind"]
+        found, expected = (
+            m.predict(X) if hasattr(m, "predict") else m(X).mean()[:, 0] for m in (model, whole)
+        )
+        # A third of the rows as landmarks: below the error of the noise, 0.1.
+        assert np.sqrt(np.mean((found - expected) ** 2)) < 0.05
+    tuned = kb.tune(kb.ConditionalEmbedding(), X, z, budget=3)
+    assert tuned.kernel_x_.finite
+    assert kb.tune(kb.KernelBayesRule(), X, z, budget=3).rule_.inputs.kernel.finite
+
+
+@pytest.mark.filterwarnings("ignore:.*exact copies of others")  # pairs that are learned twice
+def test_default_landmarks_are_not_for_one_category(monkeypatch):
+    """Categories have a factor of their own; a default changes no call that is allowed."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr("kernelbayes.rules.variable.EXACT_PAIRS", 250)
+    monkeypatch.setattr("kernelbayes.rules.variable.RANK_BEYOND", 100)
     words = np.repeat([f"word {i}" for i in range(150)], 2)
     z = np.repeat(rng.normal(size=150), 2)
     assert kb.KernelBayesRule().fit(words, z).score(words, z) > 0.99

@@ -47,14 +47,17 @@ from kernelbayes.rules.prior import (
 from kernelbayes.rules.ratio import Method, density_ratio
 from kernelbayes.rules.scales import KernelLike, pair_kernels
 from kernelbayes.rules.support import centre_of
-from kernelbayes.rules.variable import Variable, checked_pairs, checked_queries, variable
+from kernelbayes.rules.variable import (
+    Variable,
+    checked_pairs,
+    checked_queries,
+    default_rank,
+    variable,
+)
 from kernelbayes.scale.sources import Columns, as_source
 from kernelbayes.scale.statistics import Summed
 from kernelbayes.types import Array, PointsLike, Rng
 
-# Pairs up to which a default fit is exact (20 000 would take minutes and 10 GB), and landmarks of
-# larger ones: at 6000 pairs a sixth of the time, and R^2 the same to 0.0004 on four tables.
-EXACT_PAIRS, RANK_BEYOND = 5000, 1000
 OPTIONS = {"method": get_args(BayesMethod), "form": get_args(Form), "ratio": get_args(Method)}
 
 
@@ -84,7 +87,7 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         Divide posterior weights by their sum. Off by default, as in the papers.
     rank : int, optional
         Nystrom features of this rank for both kernels: cost linear in n. None means an exact fit
-        up to 5000 pairs, and 1000 landmarks for default kernels on more vectors than that
+        up to 5000 pairs, and 1000 landmarks for default kernels on more than that
         (``kernel_x_`` says so). ``rank=len(X)`` is always exact.
     rng : int, Generator or None
         For the landmarks, and for draws from a prior that is a distribution.
@@ -163,15 +166,13 @@ class KernelBayesRule(KernelSettings, Predicting, RegressorMixin, Merging, BaseE
         self._check_options()
         names, called = column_names(X), column_names(Z)
         X, Z = checked_pairs(self, X, Z, self._reads_rows)
-        rank_x = rank_z = self.rank
-        generator = as_generator(self.rng)
         kernel_x, kernel_z = pair_kernels(X, Z, self.kernel_x, self.kernel_z, means=True)
-        by_default = self.rank is None and self.kernel_x is None and kernel_x.is_vector
-        if by_default and count(kernel_x.points(X)) > EXACT_PAIRS:
-            # Landmarks would miss rare categories, and a kernel that was given stays as it is.
-            rank_x = RANK_BEYOND
-            rank_z = rank_x if self.kernel_z is None and kernel_z.is_vector else None
-            generator = as_generator(0) if self.rng is None else generator
+        rank_x = rank_z = self.rank
+        generator = as_generator(0 if self.rng is self.rank is None else self.rng)
+        if self.rank is None:
+            n = count(kernel_x.points(X))
+            rank_x = default_rank(kernel_x, self.kernel_x, n)
+            rank_z = rank_x and default_rank(kernel_z, self.kernel_z, n)
         observed = variable(X, kernel_x, "X", rank_x, generator, copy)
         observed = replace(observed, names=names)
         hidden = variable(Z, kernel_z, "Z", rank_z, generator, copy)

@@ -1,4 +1,4 @@
-"""Laws that every kernel and every embedding obeys, to run on your own.
+"""Laws that every kernel obeys, to run on your own.
 
 ``check_kernel(kernel, points)`` raises an AssertionError that says which law is broken and by how
 much. The library's own kernels are tested with it on random points.
@@ -11,8 +11,7 @@ import contextlib
 
 import numpy as np
 
-from kernelbayes.arrays import epsilon, like, to_float, to_numpy
-from kernelbayes.embedding import Embedding, embed, mmd2
+from kernelbayes.arrays import epsilon, like, to_numpy
 from kernelbayes.gram.lapack import eigenvalues
 from kernelbayes.kernels import Kernel, Parts, Product, Scaled, Sum
 from kernelbayes.points import count, take
@@ -122,28 +121,6 @@ def _check_answers(kernel: Kernel, X: Points) -> None:
             one = rows if isinstance(mean, dict) else rows[""]
             found = to_numpy(kernel(kernel.points(one), same))
             _close(found, to_numpy(kernel(same))[:1], tolerance, "the mean of one point is it")
-
-
-def check_embedding(mu: Embedding) -> None:
-    """Check the laws of an embedding: evaluation, inner product, norm, algebra, distance.
-
-    For an embedding of a few dozen points; an AssertionError says which law is broken.
-    """
-    G, w = to_numpy(mu.kernel(mu.points)), to_numpy(mu.weights)
-    scale = float(np.abs(w).sum() ** 2 * max(1.0, np.abs(G).max()))
-    rounding = epsilon(mu.weights) ** (0.5 if mu.kernel.finite else 1.0)  # a factor has its root
-    tolerance = 1e3 * len(w) * rounding * max(scale, 1.0)
-    _close(to_numpy(mu(mu.points)), G @ w, tolerance, "mu(X) = sum_i w_i k(X, x_i)")
-    _close(to_numpy(mu.inner(mu)), w @ G @ w, tolerance, "<mu, mu> = w^T K w")
-    _close(to_numpy(mu.norm()) ** 2, w @ G @ w, tolerance, "|mu|^2 = <mu, mu>")
-    _close(to_numpy(mu.mass), w.sum(), tolerance, "mass = sum of the weights")
-    nu = embed(take(mu.points, slice(0, max(1, len(w) // 2))), mu.kernel)
-    bound = to_float(mu.norm()) * to_float(nu.norm())
-    assert abs(to_float(mu.inner(nu))) <= bound + tolerance, "Cauchy-Schwarz is broken"
-    _close(to_numpy((mu + nu).inner(nu)), mu.inner(nu) + nu.inner(nu), tolerance, "linearity")
-    _close(to_numpy((3.0 * mu).norm()), 3.0 * to_float(mu.norm()), tolerance, "|c mu| = c |mu|")
-    _close(to_numpy(mmd2(mu, nu)), (mu - nu).inner(mu - nu), tolerance, "MMD = |mu - nu|")
-    _close(to_numpy(mmd2(mu, mu)), 0.0, tolerance, "MMD(mu, mu) = 0")
 
 
 def _tolerance(kernel: Kernel, X: Points, G: Floats) -> float:

@@ -33,6 +33,8 @@ from kernelbayes.types import Floats, Generator, Ints, Names, Points, PointsLike
 # Rows on which the trace error of uniform landmarks is measured; all of them below this number. A
 # mean over so many is known to one per cent of its spread.
 ERROR_ROWS = 10_000
+# Landmarks of each category, however rare: one alone would stand for all that x says about z there.
+OF_EACH = 10
 # Proposals per round of randomly pivoted Cholesky. Fixed, so that for one seed the pivots of a
 # small rank are the first pivots of a larger one; large enough that the work is in products of
 # matrices.
@@ -55,8 +57,9 @@ def nystrom(
     tol : float, optional
         Instead of a rank: take landmarks until the relative trace error is at most ``tol``.
     landmarks : {"uniform", "kmeans++", "rpcholesky"}
-        Uniformly without replacement; by k-means++ seeding (vectors only; spreads out over
-        clusters); or by randomly pivoted Cholesky, see :func:`pivoted_cholesky`.
+        Uniformly without replacement, after ten of each category; by k-means++ seeding (vectors
+        only; spreads out over clusters); or by randomly pivoted Cholesky, see
+        :func:`pivoted_cholesky`.
 
     Returns
     -------
@@ -81,7 +84,7 @@ def nystrom(
     if landmarks == "rpcholesky":
         return replace(pivoted_cholesky(kernel, X, asked, tol, generator), names=names)
     if landmarks == "uniform":
-        order = generator.permutation(n)
+        order = _each_category(kernel, X, generator.permutation(n))
     else:
         if isinstance(X, dict | list) or X.ndim != 2:
             raise TypeError("landmarks='kmeans++' needs vectors; use 'uniform' or 'rpcholesky'")
@@ -193,6 +196,19 @@ def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kerne
     if kernel.is_stationary:
         return fourier(kernel, int(points.shape[1]), rank + rank % 2, rng)
     return nystrom(kernel, points, rank, rng)
+
+
+def _each_category(kernel: Kernel, X: Points, order: Ints) -> Ints:
+    """Order (n,) of points with some of each category, of any part, in front."""
+    first = np.full(len(order), OF_EACH)  # how many of a category of the point stand before it
+    for _, own, part in kernel.split(X):
+        if own.is_categorical and part.ndim == 1:
+            codes, counts = np.unique(
+                to_numpy(part)[order], return_inverse=True, return_counts=True
+            )[1:]
+            before = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+            first = np.minimum(first, before[np.argsort(np.argsort(codes, kind="stable"))])
+    return order[np.argsort(first, kind="stable")]
 
 
 def _on_landmarks(

@@ -24,14 +24,14 @@ from tqdm import tqdm
 
 from kernelbayes.arrays import as_doubles, as_generator, to_float
 from kernelbayes.embedding import Embedding, MeanElement, embed
-from kernelbayes.estimators import EXACT_PAIRS, RANK_BEYOND, KernelBayesRule
+from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.gram.loo import RidgePath, column_units, loo, loo_subset, ridge_grid, score_targets
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import count, integer, numeric_values, option, take
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.prior import PriorLike, drawn, prior_under
 from kernelbayes.rules.scales import distance_factors, pair_kernels
-from kernelbayes.rules.variable import variable
+from kernelbayes.rules.variable import default_rank, variable
 from kernelbayes.select.regression import FOLDS
 from kernelbayes.select.risk import Criterion, Ratio, Risk, Task
 from kernelbayes.select.search import COARSE, coarse_to_fine, progress_bar
@@ -123,8 +123,8 @@ def tune_conditional(
     """Bandwidth of x and ridge by leave-one-out error in the RKHS of z (CME13 section 3.2)."""
     as_generator(rng)  # nothing is random here
     budget, base = integer(budget, "budget"), copy(model).fit(X, Z, copy=False).conditional_
-    keep = loo_subset(base.n)
-    H = base.outputs.exact(keep)
+    keep, first = loo_subset(base.n), base.inputs.kernel
+    H, first = base.outputs.exact(keep), first.exact if model.kernel_x is None else first
 
     def score(kernel: Kernel) -> Row:
         F = replace(base.inputs, kernel=kernel).exact(keep)
@@ -132,11 +132,11 @@ def tune_conditional(
         return {"kernel": kernel, "ridge": found.best, "score": float(found.errors.min())}
 
     with progress_bar(budget, "tuning", progress) as bar:
-        start = _starts(base.inputs.kernel, base.inputs.points)
-        scaled = base.inputs.kernel.scaled
-        table = coarse_to_fine(scaled, score, budget, bar, start=start, parallel=True)
-    best = table.best
-    tuned = ConditionalEmbedding(best["kernel"], base.outputs.kernel, best["ridge"]).fit(X, Z)
+        start = _starts(first, base.inputs.points)
+        table = coarse_to_fine(first.scaled, score, budget, bar, start=start, parallel=True)
+    best, rank = table.best, default_rank(first, model.kernel_x, base.n)
+    kernel = variable(X, best["kernel"], "X", rank, 0, copy=False).kernel
+    tuned = ConditionalEmbedding(kernel, base.outputs.kernel, best["ridge"]).fit(X, Z)
     tuned.tuning_ = Table({"stage": "regression", "variable": "x", **row} for row in table)  # type: ignore[attr-defined]
     return tuned
 
@@ -156,8 +156,7 @@ def tune_rule(
     z = variable(Z, kernel_z, "Z", copy=False)
     if x.n != z.n:
         raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
-    large = model.rank is None and model.kernel_x is None and x.n > EXACT_PAIRS
-    large = large and kernel_x.is_vector and kernel_z.is_vector
+    rank = model.rank or default_rank(kernel_x, model.kernel_x, x.n)
     keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
     x, z = (replace(v, points=take(v.points, keep)) for v in (x, z))
     values = numeric_values(z.points)
@@ -182,7 +181,8 @@ def tune_rule(
         kernel_z=best["kernel_z"],
         ridge=best["ridge"],
         prior_ridge=model.prior_ridge if prior is None else best["prior_ridge"],
-        rank=RANK_BEYOND if large else model.rank,
+        rank=rank,
+        rng=0 if model.rng is model.rank is None else model.rng,
     )
     tuned.fit(X, Z, prior=prior)
     tuned.tuning_ = Table(table + tried)
