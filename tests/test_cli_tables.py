@@ -76,7 +76,8 @@ def test_only_columns_with_empty_cells_are_named(tmp_path, capsys):
     full, holed = ["p", "n", "p"], ["u", "", "v"]
     train = written(tmp_path / "t.csv", full=full, holed=holed, z=[0.0, 1.0, 2.0])
     assert main(["posterior", train, "--x", "full,holed", "--z", "z", "--new", train]) == 2
-    assert capsys.readouterr().err.strip().endswith("have empty cells: holed")
+    said = capsys.readouterr().err.strip()
+    assert said.endswith("column 'holed', row 3 is empty; a category is needed")
 
 
 @pytest.mark.parametrize("library", ["polars", "pandas"])
@@ -173,10 +174,40 @@ def test_follow_with_categories_seen_and_hidden(tmp_path, capsys, monkeypatch):
     code, printed = follow(model, state, ["x,lamp", ","], monkeypatch, capsys)  # nothing is seen
     assert code == 0
     assert len(printed.out.splitlines()) == 2
-    for line, words in (("0.1,", "line 2: the category 'lamp'"), ("dark,on", "line 2, column 'x'")):
+    for line, words in (
+        ("0.1,", "column 'lamp', row 2 is"),
+        ("dark,on", "column 'x', row 2: 'dark'"),
+    ):
         code, printed = follow(model, state, ["x,lamp", line], monkeypatch, capsys)
         assert code == 2
         assert words in printed.err
+
+
+def test_new_tables_are_read_as_the_training_table(tmp_path, capsys):
+    """Codes of categories stay text where all look like numbers, and text is no new number."""
+    x, code, z = [0.0, 0.1, 2.0, 2.1] * 5, ["1", "y", "x", "x"] * 5, [0.0, 0.1, 5.0, 5.1] * 5
+    train = written(tmp_path / "train.csv", x=x, code=code, z=z)
+    new = written(tmp_path / "new.csv", x=["0.0"], code=["1"])
+    for columns, d in (("code", 1), ("x,code", 2)):
+        asked = ["posterior", train, "--x", columns, "--z", "z"]
+        assert main([*asked, "--new", new]) == 0
+        assert numbers(capsys.readouterr().out, "z_mean")[0] < 1.0 + d
+    wrong = written(tmp_path / "wrong.csv", x=["far"], code=["1"])
+    for command in ([*asked, "--new", wrong], ["test", train, wrong, "--x", "x"]):
+        assert "wrong.csv: column 'x', row 2: 'far' is not a number" in failing(capsys, *command)
+
+
+def test_follow_refuses_the_state_of_another_model(walk, tmp_path, capsys, monkeypatch):
+    z = np.zeros((3, 1))
+    kb.save(kb.KernelBayesFilter(rng=0, **PLAIN).fit(z, z).start(), tmp_path / "state.kb")
+    kb.save(kb.Gaussian(1.0), tmp_path / "kernel.kb")
+    model = str(tmp_path / "model.kb")
+    assert main(["filter", walk[0], "--x", "x", "--z", "z", "--save", model]) == 0
+    capsys.readouterr()
+    for name, words in (("state", "another filter"), ("kernel", "a FilterState is needed")):
+        code, said = follow(model, str(tmp_path / f"{name}.kb"), ["x", "1"], monkeypatch, capsys)
+        assert code == 2
+        assert words in said.err
 
 
 def test_numbers_and_a_category_are_hidden(pairs, capsys):
@@ -393,6 +424,10 @@ def test_bad_tables(tmp_path, capsys):
     assert "has no column 'z'; it has a, y" in failing(capsys, "posterior", path, *ask)
     path.write_text("a,z\n1,2\n,3\n")
     assert "column 'a', row 3 is empty" in failing(capsys, "posterior", path, *ask)
+    path.write_text('a,z\n1,"2\n3,4\n')
+    assert "t.csv: not a table in CSV: unexpected end" in failing(capsys, "posterior", path, *ask)
+    path.write_text(f"a,z\n1,{'9' * 200_000}\n")
+    assert "t.csv: not a table in CSV: field larger" in failing(capsys, "posterior", path, *ask)
     path.write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in failing(capsys, "posterior", path, *ask)
     assert "unknown file type" in failing(capsys, "posterior", tmp_path / "t.txt", *ask)

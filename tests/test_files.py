@@ -20,6 +20,8 @@ import kernelbayes as kb
 import old_files
 from kernelbayes.files import archive, derived
 from kernelbayes.files.known import class_named
+from kernelbayes.files.overlaps import LONGEST_WINDOW, with_overlaps, without_overlaps
+from kernelbayes.filters.encode.lags import windows
 from kernelbayes.gram import Gram
 
 # The pairs are no sequence, so that smoothing gains nothing, and says so.
@@ -54,8 +56,8 @@ def posterior_of(model):
     return model.posterior(NEW).weights
 
 
-def filtered(model):
-    beliefs = model.filter(NEW)
+def filtered(model, new=NEW):
+    beliefs = model.filter(new)
     return np.hstack([beliefs.mean(), beliefs.cov()[:, 0]])
 
 
@@ -263,6 +265,43 @@ def test_a_file_is_small(name, tmp_path):
         landmarks = model.transition_.regression.basis.root.size
     most = 3 * data + 8 * (n * rank + seen * (seen + 1) // 2 + landmarks)
     assert (tmp_path / "filter.kb").stat().st_size < most
+
+
+def test_a_file_of_windows_is_small(tmp_path):
+    """Three times the training data and n x rank; the windows alone have four times the data."""
+    x, z = sample(700)
+    x = np.tile(x, 23) + np.random.default_rng(1).normal(size=(700, 46))
+    chosen = {"kernel_x": kb.Gaussian(9.0), "kernel_z": kb.Gaussian(1.0), "ridge": 0.1}
+    chosen |= {"prior_ridge": 0.1, "transition_ridge": 0.1, "lags": (1.0, 1.5, 2.0, 3.0)}
+    model = kb.KernelBayesFilter(rng=0, order=1, features="raw", **chosen).fit(x, z)
+    kb.save(model, tmp_path / "filter.kb")
+    most = 3 * (x.nbytes + z.nbytes) + 8 * model.dynamics_.features.size
+    assert (tmp_path / "filter.kb").stat().st_size < most
+    np.testing.assert_array_equal(filtered(kb.load(tmp_path / "filter.kb"), x), filtered(model, x))
+
+
+@pytest.mark.parametrize(("d", "lags"), [(1, 2), (1, 7), (3, 4), (46, 4)])
+@pytest.mark.parametrize("lengths", [[40], [25, 2, 60]])
+def test_windows_are_restored_to_the_bit(d, lags, lengths):
+    x = np.random.default_rng(0).normal(size=(sum(lengths), d))
+    x[5], x[9, 0] = np.nan, -0.0
+    parts = np.split(x, np.cumsum(lengths)[:-1])
+    whole = np.vstack([windows(part, lags) for part in parts])
+    for known in (whole, np.isnan(whole), whole[:1], x):
+        parts = without_overlaps(known)
+        assert (parts is None) == (known is x or len(known) == 1)
+        if parts is not None:
+            assert sum(part.nbytes for part in parts) < known.nbytes
+            again = with_overlaps(*parts)
+            assert (again.dtype, again.tobytes()) == (known.dtype, known.tobytes())
+
+
+def test_windows_that_lie():
+    first, rows = np.zeros((9, 1)), np.zeros((1, LONGEST_WINDOW + 1))
+    for lie in ((first, rows, [0]), (first, rows[:, :4], [1]), (first, rows[:, :4], [0, 3]),
+                (first, rows[:, :1], [0]), (first[:0], rows[:, :4], [0])):  # fmt: skip
+        with pytest.raises(ValueError, match="windows"):
+            with_overlaps(*lie)
 
 
 def test_a_file_of_a_rule_is_small(tmp_path):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.plot import canvas, plot_witness
-from kernelbayes.plot.canvas import FIRST, SECOND, draw_line
+from kernelbayes.plot import canvas
+from kernelbayes.plot.canvas import draw_line
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -26,112 +26,6 @@ def pair():
 def close_figures():
     yield
     plt.close("all")
-
-
-def curves(ax):
-    """Curves with a legend entry: label -> (x, y)."""
-    lines = {line.get_label(): line.get_data() for line in ax.get_lines()}
-    return {label: data for label, data in lines.items() if not label.startswith("_")}
-
-
-def test_curves_are_the_embeddings_in_units_of_the_peak_and_their_difference(pair):
-    mu, nu = pair
-    ax = plot_witness(mu, nu, labels=("A", "B"))
-    drawn = curves(ax)
-    assert list(drawn)[:2] == ["A", "B"]
-    (x, first), (_, second) = drawn["A"], drawn["B"]
-    peak = max(mu(x).max(), nu(x).max())
-    np.testing.assert_allclose(first, mu(x) / peak, rtol=1e-12)
-    np.testing.assert_allclose(second, nu(x) / peak, rtol=1e-12)
-    (label,) = set(drawn) - {"A", "B"}
-    factor = float(label.split("×")[1].rstrip(")")) if "×" in label else 1.0
-    np.testing.assert_allclose(drawn[label][1], factor * (first - second), rtol=1e-12)
-    assert x[0] < mu.points.min()
-    assert x[-1] > nu.points.max()
-    assert ax.get_xlabel() == "x"
-    assert "embedding" in ax.get_ylabel()
-
-
-def test_a_small_difference_is_magnified_and_the_legend_says_so():
-    mu, nu = kb.embed([0.0, 1.0], KERNEL), kb.embed([0.001, 1.0], KERNEL)
-    witness = [label for label in curves(plot_witness(mu, nu)) if "witness" in label]
-    assert "×" in witness[0]
-    peak = np.abs(curves(plot_witness(mu, nu))[witness[0]][1]).max()
-    assert 0.2 < peak <= 0.5  # steps of 1, 2, 5 lose at most a factor 2.5
-
-
-def test_equal_embeddings_give_a_flat_witness(pair):
-    witness = [
-        y for label, (_, y) in curves(plot_witness(pair[0], pair[0])).items() if "w" in label
-    ]
-    assert not witness[0].any()
-
-
-def test_fill_has_the_sign_of_the_witness(pair):
-    ax = plot_witness(*pair)
-    above, below = ax.collections[:2]
-    assert matplotlib.colors.to_hex(above.get_facecolor()[0]) == FIRST.lower()
-    assert matplotlib.colors.to_hex(below.get_facecolor()[0]) == SECOND.lower()
-    assert min(path.vertices[:, 1].min() for path in above.get_paths()) >= -1e-12
-    assert max(path.vertices[:, 1].max() for path in below.get_paths()) <= 1e-12
-
-
-def test_rug_shows_every_point_of_a_small_sample_below_the_curves(pair):
-    ax = plot_witness(*pair)
-    rugs = ax.collections[2:]
-    assert [len(rug.get_segments()) for rug in rugs] == [60, 40]
-    lowest = min(y.min() for _, y in curves(ax).values())
-    assert all(segment[:, 1].max() < lowest for rug in rugs for segment in rug.get_segments())
-
-
-def test_draws_into_given_axes_and_on_a_given_grid(pair):
-    figure, ax = plt.subplots()
-    grid = np.linspace(-1.0, 1.0, 7)
-    assert plot_witness(*pair, grid=grid, ax=ax) is ax
-    assert plt.get_fignums() == [figure.number]
-    assert all(np.array_equal(x, grid) for x, _ in curves(ax).values())
-
-
-def test_closed_form_embedding_is_drawn_without_a_rug(pair):
-    prior = kb.GaussianEmbedding([0.0], [[1.0]], KERNEL)
-    ax = plot_witness(prior, pair[1])
-    assert len(ax.collections) == 3
-    with pytest.raises(ValueError, match="pass grid"):
-        plot_witness(prior, prior)
-
-
-def test_column_name_labels_the_axis():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"seconds": [0.1, 0.2, 0.5]})
-    mu = kb.embed(frame, KERNEL)
-    assert plot_witness(mu, mu).get_xlabel() == "seconds"
-
-
-@pytest.mark.parametrize(
-    ("points", "kernel", "error", "message"),
-    [
-        (np.zeros((3, 2)), KERNEL, ValueError, "2 dimensions"),
-        (["a", "b"], kb.Delta(), TypeError, "not numbers"),
-    ],
-)
-def test_points_off_the_line_are_refused(points, kernel, error, message):
-    mu = kb.embed(points, kernel)
-    with pytest.raises(error, match=message):
-        plot_witness(mu, mu)
-
-
-def test_batches_and_foreign_kernels_are_refused(pair):
-    batch = kb.embed([0.0, 1.0], KERNEL, weights=[[1.0, 0.0], [0.5, 0.5]])
-    with pytest.raises(TypeError, match="index the batch"):
-        plot_witness(batch, batch)
-    with pytest.raises(ValueError, match="the same kernel"):
-        plot_witness(pair[0], kb.embed([0.0], kb.Gaussian(2.0)))
-
-
-def test_missing_matplotlib_names_the_extra(pair, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'kernelbayes\[plot\]'"):
-        plot_witness(*pair)
 
 
 # --- embedding.plot() ---

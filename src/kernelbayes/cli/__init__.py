@@ -5,6 +5,7 @@ ends with exit code 2 and one line on standard error that says what is wrong.
 """
 
 import contextlib
+import csv
 import os
 import shlex
 import sys
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):  # discard the remaining output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (InputError, ValueError, TypeError, ImportError, OSError) as error:
+    except (InputError, ValueError, TypeError, ImportError, OSError, csv.Error) as error:
         line = " ".join(str(error).split())
         print(f"kernelbayes: error: {line}", file=sys.stderr)
         return 2

@@ -1,8 +1,7 @@
-"""Shared by the commands: options, models from files, tables of answers."""
+"""Shared by the commands: models from files, reports, tables of answers."""
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,47 +9,12 @@ import numpy as np
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors
 from kernelbayes.cli.errors import InputError
-from kernelbayes.cli.sheets import Sheet
+from kernelbayes.cli.sheets import Columns
 from kernelbayes.embedding.export import is_categorical, parts, probabilities
 from kernelbayes.files import load, save
 from kernelbayes.report import report
 
 Fitted = tuple[Any, dict[str, Any]]  # a model, and the columns it was fitted on
-
-
-def add_command(
-    commands: Any, run: Any, text: str, example: str, kinds: tuple[str, ...] = (".csv", ".parquet")
-) -> Any:
-    """Add the command of a function, with a description, an example and the common options."""
-    command = commands.add_parser(
-        run.__name__.removeprefix("_"),
-        help=text[0].lower() + text[1:],
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=f"example: {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=run)
-    add = command.add_argument
-    add("--seed", type=errors.seed, default=0, metavar="N", help="seed (default: 0)")
-    where = f"write the result to this file, {' or '.join(kinds)} (default: print it)"
-    add("--out", type=errors.ending(*kinds), metavar="FILE", help=where)
-    add("--report", type=errors.page, metavar="PAGE", help="write a report page, .html")
-    add("--quiet", action="store_true", help="no warnings or progress on standard error")
-    return command
-
-
-def add_model(command: Any) -> None:
-    """Add the options of commands that fit or load a model."""
-    add = command.add_argument
-    add("data", type=Path, nargs="?", metavar="TRAIN", help="training table, .csv or .parquet")
-    add("--x", type=errors.names, metavar="COLUMNS", help="observed columns, comma-separated")
-    add("--z", type=errors.names, metavar="COLUMNS", help="hidden columns, comma-separated")
-    add("--new", type=Path, metavar="FILE", help="table of new observations")
-    add("--model", type=Path, metavar="FILE", help="use this fitted model instead of TRAIN")
-    add("--save", type=Path, metavar="FILE", help="write the fitted model to this file")
-    add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
-    add("--tune", action="store_true", help="choose kernels and ridges by cross-validation")
-    add("--level", type=errors.level, default=0.9, help="coverage of intervals (default: 0.9)")
 
 
 def model_of(
@@ -109,9 +73,9 @@ def report_model(
     write_report(arguments, found, data, model=model, **options)
 
 
-def table_of(beliefs: Any, names: list[str], level: float) -> Sheet:
+def table_of(beliefs: Any, names: list[str], level: float) -> Columns:
     """Columns of the answer: mean, sd and interval of numbers, probabilities of categories."""
-    found: Sheet = {}
+    found: Columns = {}
     for part in parts(beliefs):
         own = names if part is beliefs else [*part.names]
         if is_categorical(part):

@@ -1,6 +1,7 @@
 """Errors that the user can fix, and readers of arguments."""
 
 import argparse
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,10 @@ def explained(what: str, path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot {what} {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file in UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{path}: not a table in CSV: {error}") from error
 
 
 class Parser(argparse.ArgumentParser):

@@ -11,33 +11,15 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
-from kernelbayes.cli.common import add_command, add_model, model_of, report_model, table_of
+from kernelbayes.cli.common import model_of, report_model, table_of
 from kernelbayes.cli.errors import InputError
-from kernelbayes.cli.live import PORT, Live
+from kernelbayes.cli.live import Live
+from kernelbayes.cli.options import Command
+from kernelbayes.cli.sheets import Sheet
 from kernelbayes.files import load, save
 from kernelbayes.filters import KernelBayesFilter
+from kernelbayes.filters.beliefs import check_state
 from kernelbayes.filters.choose.tuning import tune_filter
-
-
-def add_filter(commands: Any) -> None:
-    """Add ``kernelbayes filter``."""
-    command = add_command(
-        commands,
-        _filter,
-        "beliefs about hidden states over time, learned from recordings of both",
-        "kernelbayes filter walks.csv --x rssi1,rssi2 --z east,north --sequence walk --new new.csv",
-    )
-    add_model(command)
-    add = command.add_argument
-    add("--u", type=errors.names, metavar="COLUMNS", help="controls, comma-separated")
-    add("--sequence", metavar="COLUMN", help="column that identifies the sequences")
-    add("--smooth", action="store_true", help="use later observations too")
-    text = "read observations as CSV from standard input, and write a belief for each line"
-    add("--follow", action="store_true", help=text)
-    text = "with --follow: keep the state in this file, and continue from it"
-    add("--state", type=Path, metavar="FILE", help=text)
-    text = "with --follow: serve a live page of the belief, on this machine only"
-    add("--serve", type=errors.seed, nargs="?", const=PORT, metavar="PORT", help=text)
 
 
 def _filter(arguments: argparse.Namespace) -> None:
@@ -60,12 +42,11 @@ def _filter(arguments: argparse.Namespace) -> None:
         if arguments.save is None:
             raise InputError("give --new FILE, --follow or --save FILE")
         return
-    sheet = sheets.read(arguments.new)
+    sheet = Sheet.read(arguments.new, columns.get("texts"))
     tables, beliefs, learned = [], [], columns.get("sequence")
     sequence = arguments.sequence or (learned if learned in sheet else None)
-    for rows in sheets.groups(sheet, sequence, arguments.new):
-        part = {name: column[rows] for name, column in sheet.items()}
-        X, u = _observed(part, columns, arguments.new)
+    for part in sheet.split(sequence):
+        X, u = _observed(part, columns)
         found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
         beliefs.append(found)
         label = {} if sequence is None else {sequence: part[sequence]}
@@ -81,16 +62,16 @@ def _filter(arguments: argparse.Namespace) -> None:
 
 def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """Filter fitted to the training table, and its columns."""
-    sheet, path = sheets.read(arguments.data), arguments.data
-    texts = sheets.texts(sheets.chosen(sheet, arguments.x, path))
+    sheet = Sheet.read(arguments.data)
+    sheet.words = sheet.chosen([*arguments.x, *arguments.z]).texts  # as in every sequence
+    texts = [name for name in sheet.words if name in arguments.x]
     columns = {"x": arguments.x, "z": arguments.z, "u": arguments.u, "texts": texts}
     columns["sequence"] = arguments.sequence
     X, Z, U = [], [], []
-    for rows in sheets.groups(sheet, arguments.sequence, path):
-        part = {name: column[rows] for name, column in sheet.items()}
-        seen, u = _observed(part, columns, path)
+    for part in sheet.split(arguments.sequence):
+        seen, u = _observed(part, columns)
         X.append(seen)
-        Z.append(sheets.points(part, arguments.z, path))
+        Z.append(part.points(arguments.z))
         U.append(u)
     single = len(X) == 1
     x, z = (X[0], Z[0]) if single else (X, Z)
@@ -101,13 +82,12 @@ def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     return model.fit(x, z, controls), columns
 
 
-def _observed(sheet: sheets.Sheet, columns: dict[str, Any], path: Path) -> tuple[Any, Any]:
-    X = sheets.points(sheet, columns["x"], path, missing=True)
-    u = None if columns["u"] is None else sheets.numbers(sheet, columns["u"], path)
-    return X, u
+def _observed(sheet: Sheet, columns: dict[str, Any]) -> tuple[Any, Any]:
+    X = sheet.points(columns["x"], missing=True)
+    return X, None if columns["u"] is None else sheet.numbers(columns["u"])
 
 
-def _table(beliefs: Any, names: list[str], level: float) -> sheets.Sheet:
+def _table(beliefs: Any, names: list[str], level: float) -> sheets.Columns:
     found = table_of(beliefs, names, level)
     if beliefs.info is not None:
         found |= {"support": to_numpy(beliefs.info.support), "ess": to_numpy(beliefs.info.ess)}
@@ -118,27 +98,24 @@ def _follow(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], live: Live | None
 ) -> None:
     """Read a header and then one line per step; continue from the state file, if any."""
-    state = model.start()
+    state, source = model.start(), Path("standard input")
     if arguments.state is not None and arguments.state.exists():
-        state = load(arguments.state)
-    reader = csv.reader(sys.stdin)
-    header = next(reader, None)
+        with errors.explained("read", arguments.state):
+            state = load(arguments.state)
+        check_state(state, model)
+        if not arguments.quiet:
+            print(f"kernelbayes: continues after step {state.t}", file=sys.stderr, flush=True)
+    reader = csv.reader(sys.stdin, strict=True)
+    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
     if not header:
         raise InputError("standard input is empty; a header line and observations are needed")
-    wanted = [*columns["x"], *(columns["u"] or [])]
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        raise InputError(f"standard input has no column {missing[0]!r}; it has {', '.join(header)}")
+    Sheet.of(header, {}, source).chosen([*columns["x"], *(columns["u"] or [])])
     writer = csv.writer(sys.stdout, lineterminator="\n")
     titled = False
-    for line, row in enumerate(reader, start=2):
-        if len(row) != len(header):
-            raise InputError(f"line {line} has {len(row)} cells, the header has {len(header)}")
-        cells = dict(zip(header, row, strict=True))
-        control = None
-        if columns["u"] is not None:
-            control = np.array([_number(cells[name], name, line) for name in columns["u"]])
-        state, info = model.step(state, _observation(cells, columns, line), control)
+    for line, cells in enumerate(reader, start=2):
+        row = Sheet.of(header, {line: cells}, source, columns.get("texts", ()))
+        control = None if columns["u"] is None else row.numbers(columns["u"])[0]
+        state, info = model.step(state, _observation(row, columns["x"]), control)
         if arguments.state is not None:
             save(state, arguments.state)
         table = table_of(state.belief, columns["z"], arguments.level)
@@ -153,27 +130,24 @@ def _follow(
         sys.stdout.flush()
 
 
-def _observation(cells: dict[str, str], columns: dict[str, Any], line: int) -> Any:
+def _observation(row: Sheet, names: list[str]) -> Any:
     """Return the observation in one line: numbers, a category, or both by name; None if empty."""
-    texts = columns.get("texts", ())
-    if not any(cells[name].strip() for name in columns["x"]):
+    texts = row.chosen(names).texts
+    x = {name: row[name][0] for name in names}
+    if all(not cell.strip() if name in texts else np.isnan(cell) for name, cell in x.items()):
         return None
-    empty = [name for name in texts if not cells[name].strip()]
-    if empty:
-        raise InputError(f"line {line}: the category {empty[0]!r} is empty, but others are not")
-    x = {n: cells[n] if n in texts else _number(cells[n], n, line) for n in columns["x"]}
     if not texts:
-        return np.array(list(x.values()))
+        return row.numbers(names, missing=True)[0]
+    row.check_categories(texts)
     return x if len(x) > 1 else np.array(list(x.values()))
 
 
-def _number(text: str, name: str, line: int) -> float:
-    if not text.strip():
-        return float("nan")
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"line {line}, column {name!r}: {text!r} is not a number") from None
-
-
-COMMANDS = (add_filter,)
+COMMANDS = (
+    Command(
+        _filter,
+        "beliefs about hidden states over time, learned from recordings of both",
+        "kernelbayes filter walks.csv --x rssi1,rssi2 --z east,north --sequence walk --new new.csv",
+        "data --x --z --u --sequence --new --model --save --rank --tune --level --smooth --follow "
+        "--state --serve",
+    ),
+)

@@ -11,7 +11,6 @@ from typing import Any
 
 from kernelbayes.cli.errors import InputError
 
-PORT = 8765  # unassigned, and easy to remember
 STEPS_KEPT = 300  # steps shown on a page that is opened later: a screen's width
 BEAT = 10.0  # seconds between keep-alive messages, and after which a dead stream is closed
 

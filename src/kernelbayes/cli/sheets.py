@@ -1,5 +1,7 @@
 """Sheets: tables in CSV and Parquet files, read and written by column name."""
 
+from __future__ import annotations
+
 import contextlib
 import csv
 import json
@@ -8,99 +10,160 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from kernelbayes.cli.errors import InputError, explained
 
-# A table: columns of numbers (NaN where empty) or of strings, by name, all of one length.
-Sheet = dict[str, npt.NDArray[Any]]
+Columns = dict[str, npt.NDArray[Any]]
 
 
-def read(path: Path) -> Sheet:
-    """Read a table; the file extension says its type."""
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise InputError(f"{path}: unknown file type {kind!r}; use .csv or .parquet")
-    try:
+class Sheet(Columns):
+    """A table: columns of numbers (NaN where empty) or of strings, by name, all of one length.
+
+    ``rows`` are the numbers of its rows in the file. ``words``, if known from a model or from
+    another table, are the columns of text; every other column must then be numeric.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, npt.NDArray[Any]], path: Path, rows: Sequence[int],
+        words: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(columns)
+        self.path, self.rows, self.words = path, rows, words
+
+    @classmethod
+    def read(cls, path: Path, words: Sequence[str] | None = None) -> Self:
+        """Read a table; the file extension says its type."""
+        kind = path.suffix.lower()
+        if kind not in (".csv", ".parquet"):
+            raise InputError(f"{path}: unknown file type {kind!r}; use .csv or .parquet")
         with explained("read", path):
-            sheet = _read_csv(path) if kind == ".csv" else _read_parquet(path)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file in UTF-8") from error
-    if not sheet or not len(next(iter(sheet.values()))):
-        raise InputError(f"{path} is empty; a header and at least one row are needed")
-    return sheet
+            sheet = (cls._of_csv if kind == ".csv" else cls._of_parquet)(path, words)
+        if not sheet or not len(sheet.rows):
+            raise InputError(f"{path} is empty; a header and at least one row are needed")
+        return sheet
 
+    @classmethod
+    def of(
+        cls, header: Sequence[str], body: Mapping[int, list[str]], path: Path,
+        words: Sequence[str] | None = None,
+    ) -> Self:  # fmt: skip
+        """Table of the cells of each row, by its number in the file."""
+        for row, cells in body.items():
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{path}: row {row} has {len(cells)} cells, the header {len(header)}"
+                )
+        columns = {
+            name: _typed([cells[j] for cells in body.values()], name in (words or ()))
+            for j, name in enumerate(header)
+        }
+        return cls(columns, path, list(body), words)
 
-def numbers(
-    sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False
-) -> npt.NDArray[np.float64]:
-    """Columns (n, d) of numbers; NaN only if missing values are allowed."""
-    found = []
-    for name in columns:
-        column = _column(sheet, name, path)
-        if column.dtype.kind not in "fiub":
-            cells = enumerate(column)
-            row, text = next((i, t) for i, t in cells if not _is_number(t) and str(t).strip())
-            raise InputError(f"{path}: column {name!r}, row {row + 2}: {text!r} is not a number")
-        values = column.astype(np.float64)
-        bad = np.flatnonzero(~np.isfinite(values) & ~(missing & np.isnan(values)))
-        if len(bad):
-            what = "is empty or NaN" if np.isnan(values[bad[0]]) else "is infinite"
-            raise InputError(f"{path}: column {name!r}, row {bad[0] + 2} {what}")
-        found.append(values)
-    return np.column_stack(found)
+    @classmethod
+    def _of_csv(cls, path: Path, words: Sequence[str] | None) -> Self:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header, *lines = list(csv.reader(file, strict=True)) or [[]]
+        header = [name.strip() for name in header]
+        if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+            raise InputError(f"{path}: cells must be separated by commas, got {header[0]!r}")
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if twice:
+            raise InputError(f"{path} has two columns named {twice[0]!r}")
+        body = {row: cells for row, cells in enumerate(lines, start=2) if cells}
+        return cls.of(header, body, path, words)
 
+    @classmethod
+    def _of_parquet(cls, path: Path, words: Sequence[str] | None) -> Self:
+        try:
+            frame = _parquet().read_parquet(path)
+        except (OSError, ImportError, InputError):
+            raise
+        except Exception as error:  # each library has its own errors
+            raise InputError(f"{path}: not a Parquet file") from error
+        found = {str(name): np.asarray(frame[name]) for name in frame.columns}
+        for name, known in found.items():  # including numbers in object columns
+            if known.dtype.kind not in "fiub" or name in (words or ()):
+                column = frame[name]
+                empty = column.isna() if hasattr(column, "isna") else column.is_null()
+                cells = zip(column.to_list(), empty, strict=True)
+                texts = ["" if gone else str(cell) for cell, gone in cells]
+                found[name] = _typed(texts, name in (words or ()))
+        return cls(found, path, range(1, len(frame) + 1), words)
 
-def chosen(sheet: Sheet, columns: Sequence[str], path: Path) -> Sheet:
-    """Return some columns, numbers or categories; text in a numeric column is refused."""
-    found = {name: _column(sheet, name, path) for name in columns}
-    for name in texts(found):
-        cells = [cell for cell in found[name] if str(cell).strip()]
-        if 0 < len(cells) <= 2 * sum(map(_is_number, cells)):
-            numbers(sheet, [name], path)  # says which row is not a number
-    return found
+    @property
+    def texts(self) -> list[str]:
+        """Columns that are not numbers."""
+        return [name for name, column in self.items() if column.dtype.kind not in "fiub"]
 
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """One column; an error that lists all of them if there is none of this name."""
+        if name not in self:
+            raise InputError(f"{self.path} has no column {name!r}; it has {', '.join(self)}")
+        return self[name]
 
-def texts(sheet: Sheet) -> list[str]:
-    """Columns that are not numbers."""
-    return [name for name, column in sheet.items() if column.dtype.kind not in "fiub"]
+    def numbers(self, columns: Sequence[str], missing: bool = False) -> npt.NDArray[np.float64]:
+        """Columns (n, d) of numbers; NaN only if missing values are allowed."""
+        found = []
+        for name in columns:
+            column = self.column(name)
+            if column.dtype.kind not in "fiub":
+                cells = enumerate(column)
+                i, text = next((i, t) for i, t in cells if not _is_number(t) and str(t).strip())
+                raise InputError(f"{self._place(name, i)}: {text!r} is not a number")
+            values = column.astype(np.float64)
+            bad = np.flatnonzero(~np.isfinite(values) & ~(missing & np.isnan(values)))
+            if len(bad):
+                what = "is empty or NaN" if np.isnan(values[bad[0]]) else "is infinite"
+                raise InputError(f"{self._place(name, int(bad[0]))} {what}")
+            found.append(values)
+        return np.column_stack(found)
 
+    def _place(self, name: str, i: int) -> str:
+        return f"{self.path}: column {name!r}, row {self.rows[i]}"
 
-def points(sheet: Sheet, columns: Sequence[str], path: Path, missing: bool = False) -> Any:
-    """Columns as input of the library: an array, one column of categories, or a frame."""
-    found = chosen(sheet, columns, path)
-    words = texts(found)
-    if not words:
-        return numbers(sheet, columns, path, missing)
-    if holes := [name for name in words if not all(str(text).strip() for text in found[name])]:
-        raise InputError(f"{path}: columns of categories have empty cells: {', '.join(holes)}")
-    if len(columns) == 1:
-        return found[columns[0]].astype(str)
-    try:
-        import pandas
-    except ImportError as error:
-        raise InputError(
-            f"columns of text together with numbers ({', '.join(words)}) need pandas: "
-            "pip install 'kernelbayes[pandas]'"
-        ) from error
-    return pandas.DataFrame(found)
+    def chosen(self, columns: Sequence[str]) -> Sheet:
+        """Return some columns, numbers or categories; text in a numeric column is refused."""
+        found = Sheet({name: self.column(name) for name in columns}, self.path, self.rows)
+        for name in found.texts:
+            cells = [cell for cell in found[name] if str(cell).strip()]
+            numeric = 0 < len(cells) <= 2 * sum(map(_is_number, cells))
+            if cells and (numeric if self.words is None else name not in self.words):
+                self.numbers([name])  # says which row is not a number
+        return found
 
+    def points(self, columns: Sequence[str], missing: bool = False) -> Any:
+        """Columns as input of the library: an array, one column of categories, or all by name."""
+        found = self.chosen(columns)
+        if not found.texts:
+            return self.numbers(columns, missing)
+        self.check_categories(found.texts)
+        if len(columns) == 1:
+            return found[columns[0]].astype(str)
+        return dict(found)
 
-def groups(sheet: Sheet, name: str | None, path: Path) -> list[npt.NDArray[np.intp]]:
-    """Rows of each sequence, in the order of the file; a single sequence without a name."""
-    n = len(next(iter(sheet.values())))
-    if name is None:
-        return [np.arange(n)]
-    _, first, label = np.unique(_column(sheet, name, path), return_index=True, return_inverse=True)
-    return [np.flatnonzero(label == k) for k in np.argsort(first)]
+    def check_categories(self, columns: Sequence[str]) -> None:
+        """Raise an error if a column of categories has an empty cell."""
+        for name in columns:
+            for i, cell in enumerate(self[name]):
+                if not str(cell).strip():
+                    raise InputError(f"{self._place(name, i)} is empty; a category is needed")
 
-
-def others(sheet: Sheet, taken: Iterable[str]) -> list[str]:
-    """Columns of a table that are not used yet."""
-    return [name for name in sheet if name not in set(taken)]
+    def split(self, name: str | None) -> list[Sheet]:
+        """Sequences in the order of the file, by a column; a single one without a name."""
+        if name is None:
+            return [self]
+        cells = self.column(name)
+        _, first, label = np.unique(cells, return_index=True, return_inverse=True)
+        each = [np.flatnonzero(label == k) for k in np.argsort(first)]
+        return [
+            Sheet({title: column[rows] for title, column in self.items()}, self.path,
+                  [self.rows[int(i)] for i in rows], self.words)
+            for rows in each
+        ]  # fmt: skip
 
 
 def write(sheet: Mapping[str, Any], out: Path | None) -> None:
@@ -125,8 +188,9 @@ def write_json(result: Mapping[str, Any], out: Path | None) -> None:
 
 
 def row(values: Iterable[Any]) -> list[str]:
-    """Cells of a row, numbers with all digits."""
-    return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in values]
+    """Cells of a row: numbers with all digits, NaN as an empty cell."""
+    cells = ["" if v != v else v for v in values]
+    return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in cells]
 
 
 @contextlib.contextmanager
@@ -138,33 +202,9 @@ def _written(out: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-def _column(sheet: Sheet, name: str, path: Path) -> npt.NDArray[Any]:
-    if name not in sheet:
-        raise InputError(f"{path} has no column {name!r}; it has {', '.join(sheet)}")
-    return sheet[name]
-
-
-def _read_csv(path: Path) -> Sheet:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
-    if not rows:
-        return {}
-    header = [name.strip() for name in rows[0]]
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        raise InputError(f"{path}: cells must be separated by commas, got {header[0]!r}")
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise InputError(f"{path} has two columns named {twice[0]!r}")
-    body = [row for row in rows[1:] if row]
-    for i, row in enumerate(body):
-        if len(row) != len(header):
-            raise InputError(f"{path}: row {i + 2} has {len(row)} cells, the header {len(header)}")
-    return {name: _typed([row[j] for row in body]) for j, name in enumerate(header)}
-
-
-def _typed(cells: list[str]) -> npt.NDArray[Any]:
-    """Floats if every cell is a number or empty; strings otherwise."""
-    if all(_is_number(cell) or not cell.strip() for cell in cells):
+def _typed(cells: list[str], text: bool) -> npt.NDArray[Any]:
+    """Floats if every cell is a number or empty; strings otherwise, or if it is known as text."""
+    if not text and all(_is_number(cell) or not cell.strip() for cell in cells):
         return np.array([float(cell) if cell.strip() else math.nan for cell in cells])
     return np.array(cells, dtype=object)
 
@@ -183,19 +223,3 @@ def _parquet() -> Any:
         with contextlib.suppress(ImportError):
             return import_module(name)
     raise InputError("Parquet files need polars: pip install 'kernelbayes[parquet]'")
-
-
-def _read_parquet(path: Path) -> Sheet:
-    try:
-        frame = _parquet().read_parquet(path)
-    except (OSError, ImportError, InputError):
-        raise
-    except Exception as error:  # each library has its own errors
-        raise InputError(f"{path}: not a Parquet file") from error
-    found = {str(name): np.asarray(frame[name]) for name in frame.columns}
-    for name in texts(found):  # including numbers in object columns
-        column = frame[name]
-        empty = column.isna() if hasattr(column, "isna") else column.is_null()
-        cells = zip(column.to_list(), empty, strict=True)
-        found[name] = _typed(["" if gone else str(cell) for cell, gone in cells])
-    return found

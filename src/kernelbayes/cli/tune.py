@@ -1,37 +1,15 @@
 """``tune``: choose kernels and ridges by cross-validation; a table of all settings tried."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from kernelbayes.cli import errors, sheets
 from kernelbayes.cli.analyse import fitted_rule
-from kernelbayes.cli.common import add_command, model_of, write_report
+from kernelbayes.cli.common import model_of, write_report
 from kernelbayes.cli.filter import fitted_filter
+from kernelbayes.cli.options import Command
 from kernelbayes.estimators import KernelBayesRule
 from kernelbayes.filters import KernelBayesFilter
-
-
-def add_tune(commands: Any) -> None:
-    """Add ``kernelbayes tune``."""
-    command = add_command(
-        commands,
-        _tune,
-        "choose kernels and ridges by cross-validation; print the settings that were tried",
-        "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
-        "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
-    )
-    add = command.add_argument
-    add("data", type=Path, metavar="TRAIN", help="training table, .csv or .parquet")
-    add("--x", type=errors.names, metavar="COLUMNS", help="observed columns, comma-separated")
-    add("--z", type=errors.names, metavar="COLUMNS", help="hidden columns, comma-separated")
-    add("--prior", type=Path, metavar="FILE", help="table of draws of z (default: the training z)")
-    add("--filter", action="store_true", help="rows are a sequence in time: tune a filter")
-    add("--sequence", metavar="COLUMN", help="column that identifies sequences: tune a filter")
-    add("--u", type=errors.names, metavar="COLUMNS", help="controls of a filter, comma-separated")
-    add("--rank", type=errors.positive, metavar="R", help="low-rank features, for many rows")
-    add("--save", type=Path, metavar="FILE", help="write the tuned model to this file")
-    command.set_defaults(tune=True)
 
 
 def _tune(arguments: argparse.Namespace) -> None:
@@ -39,6 +17,7 @@ def _tune(arguments: argparse.Namespace) -> None:
     if filters and arguments.prior is not None:
         raise errors.InputError("--prior is for tables of independent rows, not for filters")
     fit, kind = (fitted_filter, KernelBayesFilter) if filters else (fitted_rule, KernelBayesRule)
+    arguments.tune = True
     model, _ = model_of(arguments, kind, fit)
     titles = dict.fromkeys(title for row in model.tuning_ for title in row)
     table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
@@ -53,4 +32,12 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, float | int) else "" if value is None else str(value)
 
 
-COMMANDS = (add_tune,)
+COMMANDS = (
+    Command(
+        _tune,
+        "choose kernels and ridges by cross-validation; print the settings that were tried",
+        "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
+        "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
+        "data --x --z --u --sequence --filter --prior --rank --save",
+    ),
+)

@@ -36,8 +36,9 @@ from kernelbayes.files.known import KINDS_STORED, Node
 from kernelbayes.files.tree import Decoder, Encoder
 
 # Version of the format. Files of this and all older versions can be read. From 2 on, the arrays
-# that ``derived`` names are left out. From 3 on, learned likelihoods have other fields.
-FORMAT = 3
+# that ``derived`` names are left out. From 3 on, learned likelihoods have other fields. From 4 on,
+# windows are stored without what they repeat.
+FORMAT = 4
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"[0-9]{1,6}\.npy")
 # Most bytes of a .npy header: NumPy writes 118 for all types that are stored here.

@@ -21,6 +21,7 @@ from kernelbayes.arrays import quiet, to_numpy
 from kernelbayes.files import known
 from kernelbayes.files.derived import completed, left_out
 from kernelbayes.files.known import KINDS_STORED, Node, stored_fields
+from kernelbayes.files.overlaps import with_overlaps, without_overlaps
 from kernelbayes.gram.solvers import DenseWeighted
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.calibration import Pending
@@ -37,7 +38,7 @@ class Encoder:
     def __init__(self, arrays: list[npt.NDArray[Any]]) -> None:
         self.arrays = arrays
         self.functions: list[str] = []  # names of the user's functions
-        self._numbers: dict[int, int] = {}  # of arrays, by id
+        self._stored: dict[int, dict[str, Node]] = {}  # nodes of arrays, by id
         self._seen: dict[int, int] = {}  # of objects, by id
         self._alive: list[object] = []  # so that no id is used twice
         self._asked: dict[int, str] = {}  # names of functions, by id
@@ -96,14 +97,23 @@ class Encoder:
         if value.size > 1 and not any(value.strides):  # one number, broadcast
             first = self._array(np.asarray(value.flat[0]), name)
             return {"constant": [first["array"], list(value.shape)]}
-        r = value.shape[-1] if value.ndim else 0
-        lower = value.shape == (r, r) and r > 1 and not np.triu(value, 1).any()
-        if id(value) not in self._numbers:
+        if id(value) not in self._stored:
             self._alive.append(value)
-            self._numbers[id(value)] = len(self.arrays)
-            self.arrays.append(value[np.tril_indices(r)] if lower else np.asarray(value))
-        number = self._numbers[id(value)]
-        return {"lower": [number, r, value.flags.f_contiguous]} if lower else {"array": number}
+            self._stored[id(value)] = self._parts(value)
+        return self._stored[id(value)]
+
+    def _parts(self, value: npt.NDArray[Any]) -> dict[str, Node]:
+        """Node of an array: without the zeros of a triangle, or the overlaps of windows."""
+        r = value.shape[-1] if value.ndim else 0
+        if value.shape == (r, r) and r > 1 and not np.triu(value, 1).any():
+            return {"lower": [self._add(value[np.tril_indices(r)]), r, value.flags.f_contiguous]}
+        if (parts := without_overlaps(value)) is not None:
+            return {"windows": [self._add(part) for part in parts]}
+        return {"array": self._add(np.asarray(value))}
+
+    def _add(self, array: npt.NDArray[Any]) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
 
     def _object(self, value: Any, label: str) -> Node:
         if id(value) in self._seen:
@@ -151,13 +161,16 @@ class Decoder:
     ) -> None:
         self.arrays = arrays
         self._made: dict[int, Any] = {}
-        self._triangles: dict[int, npt.NDArray[Any]] = {}
+        self._rebuilt: dict[int, npt.NDArray[Any]] = {}  # by the number of their first array
         every = self._all
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "array": lambda number: arrays[number],
             "scalar": lambda number: arrays[number][()],
             "constant": lambda value: np.broadcast_to(arrays[value[0]], value[1]),
-            "lower": lambda value: self._lower(*value),
+            "lower": lambda value: self._once(value[0], self._lower, *value),
+            "windows": lambda value: self._once(
+                value[0], with_overlaps, *(arrays[number] for number in value)
+            ),
             "objects": lambda value: self._objects(*value),
             "slice": lambda parts: slice(*every(parts)),
             "dict": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
@@ -213,14 +226,17 @@ class Decoder:
         name, args, kwds = self._all(value)
         return known.distributions()[name](*args, **kwds)
 
+    def _once(self, number: int, make: Callable[..., Any], *parts: Any) -> npt.NDArray[Any]:
+        if number not in self._rebuilt:
+            self._rebuilt[number] = make(*parts)
+        return self._rebuilt[number]
+
     def _lower(self, number: int, r: int, fortran: bool) -> npt.NDArray[Any]:
-        if number not in self._triangles:
-            if r * (r + 1) != 2 * len(self.arrays[number]):
-                raise ValueError(f"a triangle of {r} rows has the wrong size")
-            whole = np.zeros((r, r), self.arrays[number].dtype, order="F" if fortran else "C")
-            whole[np.tril_indices(r)] = self.arrays[number]
-            self._triangles[number] = whole
-        return self._triangles[number]
+        if r * (r + 1) != 2 * len(self.arrays[number]):
+            raise ValueError(f"a triangle of {r} rows has the wrong size")
+        whole = np.zeros((r, r), self.arrays[number].dtype, order="F" if fortran else "C")
+        whole[np.tril_indices(r)] = self.arrays[number]
+        return whole
 
     def _object(self, node: dict[str, Node]) -> Any:
         cls = known.class_named(node["class"])

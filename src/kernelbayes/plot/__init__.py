@@ -3,7 +3,3 @@
 Every function draws into matplotlib axes, new ones or those you pass, and returns them. Saving and
 showing are up to you.
 """
-
-from kernelbayes.plot.tests import plot_witness
-
-__all__ = ["plot_witness"]

@@ -72,12 +72,6 @@ def draw_line(ax: Axes, x: Floats, line: Floats, period: float | None, **look: A
         ax.set_ylim(0.0, period)
 
 
-def draw_signed(ax: Axes, x: Floats, values: Floats, alpha: float) -> None:
-    """Shade the area between zero and the values (m,) over x (m,), by sign."""
-    ax.fill_between(x, values, 0.0, where=values >= 0, color=FIRST, alpha=alpha, lw=0)
-    ax.fill_between(x, values, 0.0, where=values <= 0, color=SECOND, alpha=alpha, lw=0)
-
-
 def label_corner(axes: Axes, names: Sequence[str]) -> Axes:
     """Label the outer axes (d, d) of a corner plot, and hide those above the diagonal."""
     d = len(names)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelbayes.arrays import as_vectors, to_numpy
-from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, draw_signed, subplots
+from kernelbayes.plot.canvas import FIRST, NEUTRAL, SECOND, bare, subplots
 from kernelbayes.tables import Row
-from kernelbayes.types import Axes, Floats, PointsLike
+from kernelbayes.types import Axes, Floats
 
 if TYPE_CHECKING:
     from kernelbayes.compare.result import KernelTestResult, Witness
-    from kernelbayes.embedding import MeanElement
-
-RUG = 400  # ticks that can be distinguished; larger samples are thinned
-GRID = 400  # points of the curves: closer than the width of a line
 
 
 def plot_null(result: KernelTestResult, ax: Any = None, *, bins: int = 40) -> Any:
@@ -51,7 +46,8 @@ def plot_where(result: KernelTestResult, ax: Any = None) -> Any:
         order = np.argsort(columns[:, 0], kind="stable")
         x, values = columns[order, 0], witness.values[order]
         ax.plot(x, values, color=NEUTRAL, lw=1)
-        draw_signed(ax, x, values, alpha=0.3)
+        for sign, colour in ((1.0, FIRST), (-1.0, SECOND)):
+            ax.fill_between(x, sign * np.maximum(sign * values, 0.0), color=colour, alpha=0.3, lw=0)
         ax.set(xlabel=names[0], ylabel="witness")
         return ax
     from matplotlib.colors import LinearSegmentedColormap
@@ -109,114 +105,3 @@ def witness_columns(witness: Witness) -> tuple[Floats, tuple[str, str]]:
             "witness.largest()"
         )
     return columns, ("x", "y") if pair else ("first coordinate", "second coordinate")
-
-
-def plot_witness(
-    mu: MeanElement, nu: MeanElement, grid: PointsLike | None = None, ax: Axes | None = None, *,
-    labels: tuple[str, str] = ("first", "second"),
-) -> Axes:  # fmt: skip
-    r"""Draw two embeddings on the line and the witness function of their difference.
-
-    .. math:: (\mu - \nu)(x) = \sum_i w_i\, k(x, x_i) - \sum_j w'_j\, k(x, x'_j)
-
-    It is positive where the first distribution has more mass and negative where the second has. Its
-    RKHS norm is the MMD. All three curves are in units of the higher peak. A small witness is
-    magnified, and the legend says by how much.
-
-    Parameters
-    ----------
-    mu, nu : Embedding or GaussianEmbedding
-        With the same kernel, over scalar points.
-    grid : array (n,), optional
-        Where to evaluate; default: 400 points over both samples and a tenth beyond.
-    ax : matplotlib Axes, optional
-        Where to draw; default: a new figure.
-    labels : (str, str)
-        Names of the two distributions.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> from kernelbayes import Gaussian, embed
-    >>> from kernelbayes.plot import plot_witness
-    >>> k = Gaussian(1.0)
-    >>> ax = plot_witness(embed([0.0, 1.0], k), embed([2.0, 3.0], k))  # doctest: +SKIP
-    """
-    kernels = [getattr(m, "kernel", None) for m in (mu, nu)]
-    if None in kernels:
-        raise TypeError("plot_witness needs two embeddings; make them with embed(...)")
-    if kernels[0] != kernels[1]:
-        raise ValueError("the two embeddings must have the same kernel")
-    samples = [_scalars(mu), _scalars(nu)]
-    x = _grid(samples) if grid is None else to_numpy(as_vectors(grid, "grid"))
-    if x.shape[1] != 1:
-        raise ValueError(f"grid must have shape (n,), got {x.shape}")
-    values = [np.asarray(to_numpy(m(x)), dtype=float) for m in (mu, nu)]
-    unit = max(float(np.abs(v).max()) for v in values) or 1.0
-    first, second = (v / unit for v in values)
-    factor = _magnification(float(np.abs(first - second).max()))
-    scaled = factor * (first - second)
-    ax = subplots() if ax is None else ax
-    x = x[:, 0]
-    draw_signed(ax, x, scaled, alpha=0.25)
-    ax.axhline(0.0, color=NEUTRAL, lw=0.8)
-    ax.plot(x, first, color=FIRST, lw=2.0, label=labels[0])
-    ax.plot(x, second, color=SECOND, lw=2.0, ls="--", label=labels[1])
-    magnified = "" if factor == 1 else f" (× {factor:g})"
-    ax.plot(x, scaled, color=NEUTRAL, lw=1.5, label=f"witness: difference{magnified}")
-    _rugs(ax, samples, floor=min(0.0, float(scaled.min())))
-    names = getattr(mu, "names", None) or getattr(nu, "names", None) or ("x",)
-    ax.set(xlim=(x.min(), x.max()), xlabel=names[0], ylabel="mean embedding (peak = 1)")
-    ax.legend(frameon=False)
-    return bare(ax)
-
-
-def _scalars(mu: MeanElement) -> Floats | None:
-    """Ordered scalar points of an embedding; None for one known in closed form."""
-    points, weights = getattr(mu, "points", None), getattr(mu, "weights", None)
-    if points is None or weights is None:
-        return None
-    if weights.ndim > 1:
-        raise TypeError("plot_witness needs single embeddings; index the batch first: batch[0]")
-    try:
-        points = to_numpy(as_vectors(points, "points"))
-    except TypeError as error:
-        raise TypeError("plot_witness needs scalar points, and these are not numbers") from error
-    if points.shape[1] != 1:
-        raise ValueError(
-            f"plot_witness needs scalar points, but these have {points.shape[1]} dimensions; "
-            "embed one column"
-        )
-    return np.sort(np.asarray(points[:, 0], dtype=float))
-
-
-def _grid(samples: list[Floats | None]) -> Floats:
-    given = [s for s in samples if s is not None]
-    if not given:
-        raise ValueError("neither embedding has points to place a grid; pass grid")
-    low, high = min(s[0] for s in given), max(s[-1] for s in given)
-    margin = 0.1 * (high - low) or 1.0
-    return np.linspace(low - margin, high + margin, GRID)[:, None]
-
-
-def _magnification(peak: float) -> float:
-    """Round factor (1, 2, 5, 10, ...) that scales a peak to at most half the embeddings' height."""
-    if not 0.0 < peak < 0.5:
-        return 1.0
-    wanted = 0.5 / peak
-    decade = 10.0 ** math.floor(math.log10(wanted))
-    return max(step * decade for step in (1.0, 2.0, 5.0) if step * decade <= wanted)
-
-
-def _rugs(ax: Axes, samples: list[Floats | None], floor: float) -> None:
-    height = 0.05  # in units of the higher peak
-    for row, (sample, colour) in enumerate(zip(samples, (FIRST, SECOND), strict=True)):
-        if sample is None:
-            continue
-        if len(sample) > RUG:
-            sample = sample[np.linspace(0, len(sample) - 1, RUG).astype(int)]
-        top = floor - height * (1.0 + 1.4 * row)
-        ax.vlines(sample, top - height, top, color=colour, lw=0.5, alpha=0.6)
