@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from kernelbayes.cli.errors import ending, level, names, page, positive, rounds, seed
 
 PORT = 8765  # of a live page: unassigned, and easy to remember
-TABLE_FILES = (".csv", ".parquet")
 # Arguments: how each is read, what stands for it in the help, what it says, and the rest. A string
 # is a flag. An argument that says something else in one command has the name of the command before.
 KNOWN_ARGUMENTS: dict[str, Any] = {
@@ -69,7 +68,7 @@ class Command(NamedTuple):
     words: str
     example: str
     arguments: str
-    kinds: tuple[str, ...] = TABLE_FILES  # of files with the result
+    kinds: tuple[str, ...] = (".csv", ".parquet")  # of files with the result
 
     def __call__(self, commands: Any) -> None:
         """Add the command to the others."""

@@ -16,9 +16,9 @@ def _tune(arguments: argparse.Namespace) -> None:
     filters = arguments.filter or arguments.sequence is not None or arguments.u is not None
     if filters and arguments.prior is not None:
         raise errors.InputError("--prior is for tables of independent rows, not for filters")
-    fit, kind = (fitted_filter, KernelBayesFilter) if filters else (fitted_rule, KernelBayesRule)
     arguments.tune = True
-    model, _ = model_of(arguments, kind, fit)
+    fit, kind = (fitted_filter, KernelBayesFilter) if filters else (fitted_rule, KernelBayesRule)
+    model = model_of(arguments, kind, fit)[0]
     titles = dict.fromkeys(title for row in model.tuning_ for title in row)
     table = {t: [_cell(row.get(t)) for row in model.tuning_] for t in titles}
     data = {"training table": arguments.data, "observed": ", ".join(arguments.x)}

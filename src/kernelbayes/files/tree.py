@@ -169,7 +169,7 @@ class Decoder:
             "constant": lambda value: np.broadcast_to(arrays[value[0]], value[1]),
             "lower": lambda value: self._once(value[0], self._lower, *value),
             "windows": lambda value: self._once(
-                value[0], with_overlaps, *(arrays[number] for number in value)
+                value[0], with_overlaps, *(arrays[i] for i in value)
             ),
             "objects": lambda value: self._objects(*value),
             "slice": lambda parts: slice(*every(parts)),
