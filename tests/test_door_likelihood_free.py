@@ -246,3 +246,22 @@ def test_a_parameter_may_be_called_posterior():
     out = model.posterior(DATA[:2]).to_frame()
     assert list(out.columns) == ["posterior", "shift", "weight", "posterior_2"]
     assert set(out["posterior_2"]) == {0, 1}
+
+
+def test_simulations_are_fitted_with_their_names():
+    named = {"shift": stats.norm(), "size": stats.norm()}
+    runs = kb.simulate(lambda t, rng: {"a": t[0], "b": [t[1], 2.0 * t[1]]}, named, 60, rng=0)
+    model = kb.LikelihoodFree(named, "cme", "none", rng=0).fit(runs)
+    expected = model.posterior([0.3, 1.0, 2.0]).mean()
+    found = model.posterior({"b": [1.0, 2.0], "a": 0.3})
+    np.testing.assert_array_equal(found.mean(), expected)
+    turned = kb.LikelihoodFree({k: named[k] for k in ("size", "shift")}, "cme", "none", rng=0)
+    assert turned.fit(runs).posterior({"b": [1.0, 2.0], "a": 0.3}).names == ("size", "shift")
+    np.testing.assert_array_equal(turned.theta_, runs.theta[:, ::-1])
+    unnamed = kb.LikelihoodFree(named, "cme", "none", rng=0).fit(runs.theta, runs.x)
+    with pytest.raises(ValueError, match="has names, the data fitted to have none"):
+        unnamed.posterior({"b": [1.0, 2.0], "a": 0.3})  # used to be read in the dict's order
+    with pytest.raises(TypeError, match="theta"):
+        unnamed.fit(runs, runs.x)
+    with pytest.raises(TypeError, match="x must hold one data set per parameter"):
+        unnamed.fit(runs.theta)

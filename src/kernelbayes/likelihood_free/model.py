@@ -143,12 +143,12 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     rng: Rng = None
     progress: bool | None = None
 
-    def fit(self, theta: PointsLike, x: PointsLike, weights: PointsLike = None) -> Self:
+    def fit(self, theta: PointsLike, x: PointsLike = None, weights: PointsLike = None) -> Self:
         """Learn from n simulations.
 
         Parameters
         ----------
-        theta : array or frame (n, d)
+        theta : array or frame (n, d), or what :func:`~kernelbayes.simulate` returned
         x : array or frame (n, p), or (n, k, p)
             Data or summaries; with three axes, n data sets of k iid rows. Simulations with NaN or
             infinite data are dropped, with a warning.
@@ -161,7 +161,10 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
         self.seed_ = int(rng.integers(2**31))
         self.prior_ = None if self.prior is None else as_prior(self.prior)
         self.template_ = theta[:0] if is_torch_array(theta) else None  # tensors in, tensors out
-        runs = Simulations.of(theta, x, self.prior_, fewest=FEWEST_SIMULATIONS)
+        if isinstance(theta, Simulations) and x is None:
+            runs = theta.under(self.prior_, FEWEST_SIMULATIONS)
+        else:
+            runs = Simulations.of(theta, x, self.prior_, fewest=FEWEST_SIMULATIONS)
         if runs.x.ndim not in (2, 3):
             raise ValueError(
                 "x must be vectors (n, p) or data sets of iid rows (n, k, p), got shape "
@@ -279,6 +282,10 @@ class LikelihoodFree(Documented, BaseEstimator):  # type: ignore[misc]
     def _rows(self, x: PointsLike) -> tuple[Floats, bool]:
         """Observations (m, ...) and whether there is only one."""
         shape = self.x_.shape[1:]
+        if isinstance(x, Mapping) and self.x_names_ is None and shape != (1,):
+            raise ValueError(
+                "the observation has names, the data fitted to have none: fit(runs), or to a frame"
+            )
         if isinstance(x, Mapping) and len(shape) == 1 and len(x) < shape[0]:
             row, names = as_row(x)  # parts of several numbers, named as in simulations
             x = dict(zip(names or (), row, strict=True)) if row.shape == shape else x

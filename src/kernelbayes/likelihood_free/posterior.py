@@ -269,6 +269,7 @@ class Posteriors(Told, Sequence[Posterior]):
 
     ess, mass, negative = _number("ess"), _number("mass"), _number("negative")
     names = property(lambda self: self[0].names, doc="Names of the parameters.")
+    prior = property(lambda self: self[0].prior, doc="The prior of all, or None.")
     diagnostics = property(lambda self: [p.diagnostics for p in self], doc="One for each.")
     suggestion = property(lambda self: [p.suggestion for p in self], doc="One for each, or None.")
 

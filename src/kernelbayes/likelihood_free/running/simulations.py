@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +12,7 @@ from kernelbayes.arrays import as_array, as_real, as_vectors, is_frame, to_numpy
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.likelihood_free.running.calling import Failed, Output, Row, Summary, as_row
 from kernelbayes.likelihood_free.running.journal import Journal, read_journals
-from kernelbayes.points import column_names, in_order, named_row, order_of
+from kernelbayes.points import column_names, in_order, named_row, order_of, points_in_order
 from kernelbayes.types import Bools, Floats, Ints, Names, PointsLike
 
 
@@ -96,6 +96,13 @@ class Simulations:
                 "dropped; the prior is now the one given that the simulator works"
             )
         return cls(theta[ok], table[ok], ok, np.arange(len(ok)), len(ok), names, x_names)
+
+    def under(self, prior: Prior | None, fewest: int) -> Self:
+        """Put parameters in the order of a prior, and check them."""
+        names = self.names if prior is None else prior.names or self.names
+        theta = points_in_order(self.theta, self.names, names, "theta")
+        checked = type(self).of(theta, self.x, prior, fewest=fewest)
+        return replace(self, theta=checked.theta, names=names)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], round_number: int = 0) -> Self:
