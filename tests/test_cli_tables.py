@@ -53,6 +53,10 @@ def test_posterior_is_that_of_the_library(pairs, capsys, tmp_path):
     np.testing.assert_allclose(numbers(printed, "z_mean"), rule.posterior(x[:5]).mean()[:, 0])
     ends = rule.predict_interval(x[:5])  # corrected by left-out pairs
     np.testing.assert_allclose(numbers(printed, "z_high"), ends[:, 0, 1])
+    sd = rule.predict(x[:5], return_std=True)[1][:, 0]
+    np.testing.assert_allclose(numbers(printed, "z_sd"), sd)
+    shown = [(row["sd"], row["95%"]) for row in rule.posterior(x[:5]).summary()]  # of a report
+    np.testing.assert_allclose(shown, np.column_stack([sd, ends[:, 0, 1]]))
     assert main(["posterior", "--model", model, "--new", new]) == 0
     assert capsys.readouterr().out == printed
     out = tmp_path / "out.csv"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelbayes.arrays import quiet, to_numpy
+from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import common, errors, sheets
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.options import Command
@@ -32,14 +32,6 @@ def _posterior(arguments: argparse.Namespace) -> None:
     new = Sheet.read(arguments.new, columns.get("texts")).points(columns["x"])
     found = model.posterior(new)
     table = common.table_of(found, columns["z"], arguments.level)
-    if f"{columns['z'][0]}_sd" in table and model.values_ is not None:
-        with quiet():  # the posterior has already warned
-            ends = model.predict_interval(new, arguments.level).reshape(len(found.ess), -1, 2)
-            spread = model.predict(new, return_std=True)[1].reshape(len(ends), -1, 1)
-        every = np.concatenate([spread, ends], axis=2)  # calibrated by leave-one-out
-        for j, name in enumerate(columns["z"]):
-            names = (f"{name}_{end}" for end in ("sd", "low", "high"))
-            table |= dict(zip(names, every[:, j].T, strict=True))
     trust = {"support": to_numpy(found.diagnostics.support), "ess": to_numpy(found.ess)}
     common.report_model(arguments, model, columns, found, lambda: calibrate(model))
     sheets.write({**table, **trust}, arguments.out)

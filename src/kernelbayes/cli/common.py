@@ -10,7 +10,7 @@ from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.sheets import Columns
-from kernelbayes.embedding.export import is_categorical, parts, probabilities
+from kernelbayes.embedding.export import deviations, is_categorical, parts, probabilities
 from kernelbayes.files import load, save
 from kernelbayes.report import report
 
@@ -83,7 +83,7 @@ def table_of(beliefs: Any, names: list[str], level: float) -> Columns:
             found[own[0]] = np.asarray(labels)[np.argmax(P, axis=1)]
             found |= {f"{own[0]}_{label}": P[:, k] for k, label in enumerate(labels)}
             continue
-        mean, std = (np.atleast_2d(to_numpy(a)) for a in (part.mean(), part.std()))
+        mean, std = (np.atleast_2d(to_numpy(a)) for a in (part.mean(), deviations(part)))
         ends = to_numpy(part.interval(level)).reshape(*mean.shape, 2)
         for j, name in enumerate(own):
             found |= {f"{name}_mean": mean[:, j], f"{name}_sd": std[:, j]}

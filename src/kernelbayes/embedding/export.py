@@ -76,7 +76,7 @@ def summary(mu: Decoding, level: float) -> Table:
             table.append({**({} if mu._single else {"member": i}), **row, **trusted[i]})
         return table
     ends = to_numpy(mu.interval(level))  # (..., d, 2)
-    columns = [to_numpy(a)[..., None] for a in (mu.mean(), mu.std(), mu.median())]
+    columns = [to_numpy(a)[..., None] for a in (mu.mean(), deviations(mu), mu.median())]
     found = np.concatenate([*columns, ends], axis=-1)
     labels = coordinate_names(mu.names, found.shape[-2], letter(mu))
     low, high = (f"{50.0 * share:.3g}%" for share in (1.0 - level, 1.0 + level))
@@ -89,6 +89,12 @@ def summary(mu: Decoding, level: float) -> Table:
             {**number, "variable": labels[j], **row, **trusted[member[0] if member else 0]}
         )
     return table
+
+
+def deviations(mu: Decoding) -> Array:
+    """Return standard deviations, shaped as ``mu.std()``, corrected as ``mu.interval()`` is."""
+    found: Array = mu.std() if mu.calibration is None else mu.calibration.std(mu)
+    return found
 
 
 def filled_in(source: Any) -> Any:

@@ -165,6 +165,10 @@ class Pending:
         """Recalibrated equal-tailed intervals, shaped as ``mu.interval(level)``."""
         return self.found.interval(mu, level)
 
+    def std(self, mu: Decoding) -> Array:
+        """Deviations by left-out residuals, shaped as ``mu.std()``."""
+        return self.found.std(mu)
+
 
 def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
     """Return what was found, and what holds outside the sample by the share that is filled in."""
