@@ -418,6 +418,8 @@ def test_bad_tables(tmp_path, capsys):
         assert "argument --out" in words
     assert "ends with .json" in failing(capsys, "test", path, path, "--out", tmp_path / "t.csv")
     assert "a column is named twice" in failing(capsys, "posterior", path, "--x", "a,a", "--z", "z")
+    path.write_text("a,z\n1,2\n")
+    assert "at least 2" in failing(capsys, "tune", path, "--quiet", *ask[:4])
     path.write_text("a;z\n1;2\n")
     assert "separated by commas" in failing(capsys, "graph", path)
     path.write_text("a,z\n1,2\n3\n")

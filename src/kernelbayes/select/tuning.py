@@ -156,6 +156,8 @@ def tune_rule(
     z = variable(Z, kernel_z, "Z", copy=False)
     if x.n != z.n:
         raise ValueError(f"X and Z must be pairs, got {x.n} and {z.n} points")
+    if x.n < 2:
+        raise ValueError("tuning leaves out some pairs and learns from the others: give at least 2")
     rank = model.rank or default_rank(kernel_x, model.kernel_x, x.n)
     keep = loo_subset(x.n, TUNE_POINTS)  # nothing below grows with n
     x, z = (replace(v, points=take(v.points, keep)) for v in (x, z))
