@@ -223,3 +223,12 @@ def test_text_with_missing_values_of_pandas_and_numbers_among_objects():
     changed = {r["column"]: r for r in kb.drift_report(objects, shifted, rng=0).columns}
     assert changed["x1"]["drifted"]
     assert changed["x1"]["change"].startswith("mean")
+
+
+def test_too_few_permutations_for_the_columns_are_warned_of():
+    """The smallest p-value of 99 permutations, times seven columns, is .07: nothing was named."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 60, 7))
+    with pytest.warns(kb.NumericalWarning, match="no column of 7 can be named with 99 perm.* 0.07"):
+        assert kb.drift_report(a, b + 9.0, permutations=99, rng=0).drifted == ()
+    assert len(kb.drift_report(a, b + 9.0, permutations=199, rng=0).drifted) == 7

@@ -172,3 +172,19 @@ def test_a_category_with_a_bandwidth():
     assert kb.Delta(0.5).scaled(2.0) == kb.Delta(1.0)
     with pytest.raises(ValueError, match="bandwidth"):
         kb.Delta(-1.0)
+
+
+@pytest.mark.parametrize("hole", ["?", None])
+def test_numbers_written_as_text_are_warned_of(hole):
+    """One "?" in a file makes a column of numbers text, and 100 categories of it, silently."""
+    n = 100
+    text = [f"{i / 8}" if hole is None else hole if i == 7 else str(i) for i in range(n)]
+    frame = pd.DataFrame({"power": text, "size": np.arange(n, dtype=float)})
+    with pytest.warns(kb.NumericalWarning, match=r"X\['power'\] holds numbers as text.*to_numeric"):
+        default_kernel(frame)
+    with pytest.warns(kb.NumericalWarning, match="X holds numbers as text"):
+        default_kernel(text)
+    codes = [str(i % 40) for i in range(n)]  # whole numbers may be codes, and few are
+    default_kernel(frame.assign(power=codes))
+    default_kernel(frame.assign(power=pd.Categorical(np.arange(n) % 40)))
+    default_kernel(frame.assign(power=[f"{i % 4}.5" for i in range(n)]))

@@ -178,8 +178,8 @@ def as_array(X: ArrayLike, name: str = "X") -> Array:
     try:
         array = X.to_numpy() if is_frame(X) else np.asarray(X)
     except ValueError as error:
-        told = f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
-        raise ValueError(told) from error
+        text = f"{name} is ragged; expected n points of one shape (n, d): pad or split it"
+        raise ValueError(text) from error
     if array.ndim == 0 and hasattr(X, "collect"):
         raise TypeError(f"{name} is a lazy frame; give {name}.collect()")
     if array.ndim == 0 and isinstance(X, Iterable) and not isinstance(X, str | bytes):
@@ -220,9 +220,9 @@ def as_real(X: ArrayLike, name: str = "X") -> Array:
                 raise TypeError(f"{X.dtype} is not a number")
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
-            told = f"{name} must hold numbers, got {X.dtype} values; for categories use the Delta "
-            told += "kernel, for strings Spectrum, for mixed columns Parts"
-            raise TypeError(told) from error
+            text = f"{name} must hold numbers, got {X.dtype} values; for categories use the Delta "
+            text += "kernel, for strings Spectrum, for mixed columns Parts"
+            raise TypeError(text) from error
     if xp.isdtype(X.dtype, "complex floating"):
         raise TypeError(f"{name} must be real, got {X.dtype}")
     if not xp.isdtype(X.dtype, "real floating"):

@@ -243,7 +243,9 @@ def herd_anywhere(
     return picks
 
 
-def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start: float) -> Floats:
+def climb(
+    f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start: float, **options: float
+) -> Floats:
     """Local maximum (d,) of f near a start, by central differences; the start if none is higher."""
     d = len(start)
     corners = ASCENT_STEP * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
@@ -252,7 +254,8 @@ def climb(f: Callable[[Floats], Floats], start: Floats, scale: Floats, at_start:
         v = f(start + (u + corners) * scale)
         return -float(v[0]), (v[d + 1 :] - v[1 : d + 1]) / (2.0 * ASCENT_STEP)
 
-    found = minimize(down, np.zeros(d), jac=True, method="L-BFGS-B", options={"maxiter": 50})
+    options = {"maxiter": 50, **options}
+    found = minimize(down, np.zeros(d), jac=True, method="L-BFGS-B", options=options)
     return start + found.x * scale if -found.fun > at_start else start
 
 

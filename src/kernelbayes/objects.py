@@ -42,12 +42,12 @@ def blanks(array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.array(found, bool).reshape(array.shape)
 
 
-def refused(bad: Any, told: str, do: str = "drop or impute those rows first") -> ValueError:
-    """Error that tells what is wrong with a sample, in which of its rows (n, ...), what to do."""
+def refused(bad: Any, problem: str, do: str = "drop or impute those rows first") -> ValueError:
+    """Error that says what is wrong with a sample, in which of its rows (n, ...), what to do."""
     flags = np.atleast_1d(bad)
     rows = np.flatnonzero(flags.reshape(len(flags), -1).any(axis=1))
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return ValueError(f"{told} in row {rows[0]}{more} (of {len(flags)}); {do}")
+    return ValueError(f"{problem} in row {rows[0]}{more} (of {len(flags)}); {do}")
 
 
 def refuse_text_among_numbers(column: npt.NDArray[Any], name: str) -> None:

@@ -60,7 +60,7 @@ class Table(list[Row]):
         return "\n".join("  ".join(line).rstrip() for line in padded) + more
 
 
-class Told:
+class HtmlTable:
     """Results that notebooks show as their repr and a table of numbers."""
 
     summary: Any  # where there is one, it is shown

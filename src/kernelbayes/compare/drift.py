@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelbayes.arrays import as_array, as_generator, as_vectors, quiet
+from kernelbayes.arrays import as_array, as_generator, as_vectors, quiet, warn
 from kernelbayes.compare.mmd import mmd_test
 from kernelbayes.compare.problem import check_sizes, same_columns
 from kernelbayes.compare.result import KernelTestResult
@@ -174,6 +174,11 @@ def drift_report(
     parts = {part.name: part for name, pair in pairs.items() for part in _parts(name, *pair)}
     draws = max(1000, math.ceil(DRAWS_PER_COLUMN * len(parts) / alpha))
     draws = draws if permutations is None else integer(permutations, "permutations")
+    if len(parts) > alpha * (draws + 1):
+        warn(
+            f"no column of {len(parts)} can be named with {draws} permutations: corrected p-values "
+            f"are at least {min(1.0, len(parts) / (draws + 1)):.2g}, above alpha; give more"
+        )
     with quiet():  # a constant column needs no warning: its p-value is 1
         tests = {name: part.test(draws, generator) for name, part in parts.items()}
         joint = next(iter(tests.values()))

@@ -117,7 +117,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def scales(self) -> Floats:
-        """Largest k(x, x) of each kernel: with their product rounding is told from a difference."""
+        """Largest k(x, x) of each kernel: their product sets the size of rounding."""
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ import numpy as np
 from kernelbayes.embedding import Embedding
 from kernelbayes.kernels import Kernel
 from kernelbayes.points import take
-from kernelbayes.tables import Row, Table, Told
+from kernelbayes.tables import HtmlTable, Row, Table
 from kernelbayes.types import Floats, Points
 
 
@@ -78,7 +78,7 @@ class Witness:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelTestResult(Told):
+class KernelTestResult(HtmlTable):
     """Result of a kernel test; the names are SciPy's. It unpacks as (statistic, pvalue).
 
     Attributes

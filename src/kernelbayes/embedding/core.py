@@ -22,14 +22,14 @@ from kernelbayes.embedding.mean import MeanElement, Weighted, same_space
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import kernel_of
 from kernelbayes.points import column_names, concatenate, count, flag, own, same_value, take
-from kernelbayes.tables import SHOWN_ROWS, Table, Told
+from kernelbayes.tables import SHOWN_ROWS, HtmlTable, Table
 from kernelbayes.types import Array, Bools, Ints, PointsLike
 
 Index = int | slice | Sequence[int] | Ints | Bools
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding(Told, Decoding):
+class Embedding(HtmlTable, Decoding):
     """Mean embedding of a weighted sample: points, weights (n,) and a kernel.
 
     Make one with :func:`embed`. Call it to evaluate it; add, subtract and scale it like the
@@ -65,7 +65,7 @@ class Embedding(Told, Decoding):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Told, Decoding):
+class Batch(HtmlTable, Decoding):
     """Embeddings over common points: weights (m, n). Indexing gives an Embedding.
 
     Examples

@@ -7,11 +7,12 @@ The last is the pre-image: the point whose embedding is closest to a given one,
 
 The search starts at the best of the embedding's own points and never ends below it. A Gaussian
 kernel has the fixed-point iteration of Mika et al. (1999); other smooth kernels on vectors are
-climbed by a quasi-Newton method with gradients by central differences, all members of a batch at
-once; kernels with kinks and kernels on structured spaces stop at the best of the points.
+climbed by a quasi-Newton method with gradients by central differences; kernels with kinks and
+kernels on structured spaces stop at the best of the points.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from kernelbayes.arrays import as_doubles, as_generator, as_vectors, like, names
 from kernelbayes.embedding.mean import LEAST_MASS, Kind, Weighted
 from kernelbayes.embedding.smooth import bandwidths, keep_covariance, silverman
 from kernelbayes.gram import Gram
-from kernelbayes.herding import greedy
+from kernelbayes.herding import climb, greedy
 from kernelbayes.kernels import Gaussian, Kernel
 from kernelbayes.points import integer, option, take, vectors
 from kernelbayes.types import Array, Floats, Generator, Ints, Points, PointsLike, Rng
@@ -36,12 +37,10 @@ MODE_CANDIDATES = 500
 # Logarithms of normalising constants within which a density is computed as it is written: e^600 is
 # 1e260, and kernel values and weights have the rest of the range.
 LARGEST_LOG = 600.0
-# Step of central differences, relative to the spread of the points: the cube root of epsilon.
-GRADIENT_STEP = 6e-6
-# Bounds on the steps of BFGS and of the fixed point; both end before if nothing moves any more.
-ASCENTS, FIXED_POINT_STEPS = 60, 200
-# Values (q, p) at points y (q, p, d), for the rows i (q,) of a batch.
-Objective = Callable[[Ints, Floats], Floats]
+# An ascent ends where nothing is gained but rounding: a gradient is known to about 1e-11.
+EXACT_ASCENT = {"ftol": 1e-15, "gtol": 1e-10}
+# Bound on the steps of the fixed point, which ends before if nothing moves any more.
+FIXED_POINT_STEPS = 200
 
 
 def density(points: Points, W: Floats, kind: Kind, X: PointsLike, bandwidth: Bandwidth) -> Floats:
@@ -208,85 +207,27 @@ def preimage(mu: Weighted, candidates: PointsLike | None = None) -> Points:
         if kernel.gaussian_bandwidth is not None:
             best = _fixed_point(kernel, X, mu._rows, start)
         else:
-            scale = X.std(axis=0)
-            best = ascend(_objective(kernel, X, mu._rows), start, np.where(scale > 0, scale, 1.0))
+            spread = X.std(axis=0)
+            scale = np.where(spread > 0, spread, 1.0)
+            each = zip(_heights(kernel, X, mu._rows), start, strict=True)
+            best = np.stack(
+                [climb(f, y, scale, float(f(y[None])[0]), **EXACT_ASCENT) for f, y in each]
+            )
         found = like(best, mu.weights)
     return first_point(found) if mu._single else found
 
 
-def _objective(kernel: Kernel, X: Floats, W: Floats) -> Objective:
-    """Return 2 mu_i(y) - k(y, y) as a function of rows i (q,) and points y (q, p, d): (q, p)."""
-    over = W @ as_doubles(kernel.features(X)) if kernel.finite else W
+def _heights(kernel: Kernel, X: Floats, W: Floats) -> list[Callable[[Floats], Floats]]:
+    """2 mu(y) - k(y, y) as a function of points y (q, d), for each row of weights W (m, n)."""
+    finite = kernel.finite
+    over = W @ as_doubles(kernel.features(X)) if finite else W
 
-    def objective(rows: Ints, y: Floats) -> Floats:
-        q, p, d = y.shape
-        values = np.empty((q, p))
-        for block in row_blocks(q, p * over.shape[1]):
-            flat = y[block].reshape(-1, d)
-            K = as_doubles(kernel.features(flat) if kernel.finite else kernel(flat, X))
-            heights = np.einsum("qpn,qn->qp", K.reshape(-1, p, over.shape[1]), over[rows[block]])
-            own = np.einsum("ij,ij->i", K, K) if kernel.finite else as_doubles(kernel.diag(flat))
-            values[block] = 2.0 * heights - own.reshape(-1, p)
-        return values
+    def height(w: Floats, Y: Floats) -> Floats:
+        K = as_doubles(kernel.features(Y) if finite else kernel(Y, X))
+        own = np.einsum("ij,ij->i", K, K) if finite else as_doubles(kernel.diag(Y))
+        return np.asarray(2.0 * K @ w - own)
 
-    return objective
-
-
-def ascend(objective: Objective, start: Floats, scale: Floats) -> Floats:
-    """Maximise a function of each row's point (m, d) by BFGS, all rows at once; never downhill."""
-    m, d = start.shape
-    offsets = GRADIENT_STEP * np.concatenate([np.eye(d), -np.eye(d)])
-    rows = np.arange(m)
-    y = start / scale  # in units of the points' spread
-    top = objective(rows, start[:, None, :])[:, 0]
-
-    def gradient(rows: Ints) -> Floats:
-        values = objective(rows, (y[rows, None, :] + offsets) * scale)
-        return (values[:, :d] - values[:, d:]) / (2.0 * GRADIENT_STEP)
-
-    def uphill(rows: Ints, direction: Floats, slope: Floats) -> Floats:
-        """Move rows of y by a fraction 1, 1/4, ... of their directions; returns the moves."""
-        moves = np.zeros_like(direction)
-        left, length = np.flatnonzero(slope > 0), 1.0
-        for _ in range(15):
-            if len(left) == 0:
-                break
-            at = rows[left]
-            new = y[at] + length * direction[left]
-            values = objective(at, (new * scale)[:, None, :])[:, 0]
-            noise = 8.0 * np.finfo(float).eps * np.abs(top[at])
-            good = values > top[at] + np.maximum(1e-4 * length * slope[left], noise)
-            moves[left[good]] = new[good] - y[at[good]]
-            y[at[good]], top[at[good]] = new[good], values[good]
-            left, length = left[~good], 0.25 * length
-        return moves
-
-    g = gradient(rows)
-    # The first step is a tenth of the spread at most; its curvature then sets the size.
-    H = np.eye(d) * (0.1 / np.maximum(np.linalg.norm(g, axis=1), 1e-300))[:, None, None]
-    for _ in range(ASCENTS):
-        direction = np.einsum("qij,qj->qi", H[rows], g[rows])
-        moved = uphill(rows, direction, np.einsum("qi,qi->q", g[rows], direction))
-        length = np.abs(moved).max(axis=1)
-        rows, moved = rows[length > 0], moved[length > 0]
-        if len(rows) == 0:
-            break
-        new = gradient(rows)
-        H[rows] = _bfgs(H[rows], moved, g[rows] - new)
-        g[rows] = new
-        rows = rows[np.abs(moved).max(axis=1) > 1e-9]
-    return np.where((y != start / scale).any(axis=1)[:, None], y * scale, start)
-
-
-def _bfgs(H: Floats, s: Floats, c: Floats) -> Floats:
-    """Update inverse Hessians (q, d, d) of -objective by steps s and gradient changes c (q, d)."""
-    curvature = np.einsum("qi,qi->q", s, c)
-    norms = np.linalg.norm(s, axis=1) * np.linalg.norm(c, axis=1)
-    good = curvature > 1e-8 * norms  # elsewhere the function is not concave: keep H
-    rho = np.where(good, 1.0 / np.where(good, curvature, 1.0), 0.0)[:, None, None]
-    left = np.eye(s.shape[1]) - rho * s[:, :, None] * c[:, None, :]
-    new = left @ H @ np.swapaxes(left, 1, 2) + rho * s[:, :, None] * s[:, None, :]
-    return np.where(good[:, None, None], new, H)
+    return [partial(height, w) for w in over]
 
 
 def _fixed_point(kernel: Kernel, X: Floats, W: Floats, starts: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from kernelbayes.arrays import namespace, warn
 from kernelbayes.filters.beliefs import StepInfo
 from kernelbayes.filters.step import warn_rescued, warn_reset
-from kernelbayes.rules.conditional import first_few, told_of
+from kernelbayes.rules.conditional import describe_shares, first_few
 from kernelbayes.types import Array
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def told(runs: list[Run]) -> list[Run]:
     warn_rescued(infos)
     warn_empty(infos)
     warn_reset(infos)
-    found = told_of(np.array([info.prior_share for info in infos]), "observations")
+    found = describe_shares(np.array([info.prior_share for info in infos]), "observations")
     if found:
         warn(
             f"{found[0]} are unlike anything in the training sample: {found[1]} of the belief is "

@@ -17,7 +17,7 @@ from kernelbayes.graphs.relation import TINY, Domain
 from kernelbayes.graphs.structure import Edge, Node
 from kernelbayes.kernels import Kernel, Parts
 from kernelbayes.points import concatenate, take
-from kernelbayes.tables import Table, Told
+from kernelbayes.tables import HtmlTable, Table
 from kernelbayes.types import Array, Floats, Ints, Names, Points, PointsLike
 
 
@@ -32,7 +32,7 @@ class Message:
     values: Array
 
 
-class GraphBeliefs(Told, Mapping[Node, Embedding | Batch]):
+class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
     """Beliefs by node: an :class:`Embedding` each, or a :class:`Batch` for a batch of evidence.
 
     Attributes

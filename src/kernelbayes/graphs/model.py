@@ -35,7 +35,7 @@ from kernelbayes.graphs.reading import Kernels, Learned, learn
 from kernelbayes.graphs.relation import Floor
 from kernelbayes.graphs.structure import GraphLike, Node, Templates
 from kernelbayes.points import integer, option, positive, share
-from kernelbayes.rules.conditional import Ridge, told_of
+from kernelbayes.rules.conditional import Ridge, describe_shares
 from kernelbayes.tables import Documented, Table
 from kernelbayes.types import PointsLike, Rng
 
@@ -228,7 +228,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         chosen = self.iterations_ is not None
         most = self.iterations_ or integer(self.max_iterations, "max_iterations")
         passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
-        told = told_of(passed.filled, "cases")
+        told = describe_shares(passed.filled, "cases")
         if told:
             some = sorted({str(graph.nodes[passed.source[d]]) for d in passed.lost})[:5]
             warn(

@@ -63,6 +63,7 @@ def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
     array = as_array(X, name)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fiuc":
         refuse_dates(array, name)
+        _warn_of_numbers(array, name)
         return Delta()
     if str(array.dtype).endswith("bool"):
         return Delta()
@@ -211,7 +212,10 @@ def _product(columns: Columns, name: str) -> Kernel:
     for key, column in categories.items():
         codes = np.unique(column[keep], return_inverse=True)[1].reshape(len(keep), -1)
         squares = squares + TYPICAL**2 * (pdist(codes, "cityblock") > 0.0)
-        if codes.max() + 1 == n >= FEWEST_NAMES:
+        if (
+            not _warn_of_numbers(column, f"{name}[{key!r}]")
+            and codes.max() + 1 == n >= FEWEST_NAMES
+        ):
             warn(
                 f"{name}[{key!r}] is different in every row: nothing can be learned from it as a "
                 "category. Drop it, or give a kernel for text: Parts({..., "
@@ -223,3 +227,31 @@ def _product(columns: Columns, name: str) -> Kernel:
         parts[every] = Gaussian(tuple(radial.in_range(h * spreads)))
     parts |= {key: Delta(h / TYPICAL) for key in categories}
     return Parts(parts)
+
+
+def _warn_of_numbers(column: npt.NDArray[Any], name: str) -> bool:
+    """Warn if most of many categories (n,) are numbers written as text; whether they are.
+
+    Whole numbers alone may be codes. Among them a "?" or "n/a" keeps a file's column from being
+    read as one of numbers.
+    """
+    if column.ndim != 1 or column.dtype.kind not in "OU":
+        return False
+    found = {str(value) for value in column}
+    others = sorted(text for text in found if not _reads_as_number(text))
+    codes = not others and not any("." in text for text in found)
+    if len(found) <= FEWEST_NAMES or 2 * len(others) > len(found) or codes:
+        return False
+    but = f" (but {', '.join(map(repr, others[:3]))})" if others else ""
+    warn(
+        f"{name} holds numbers as text{but}, which are taken for {len(found)} categories. If they "
+        "measure something, make them numbers: pandas.to_numeric(column, errors='coerce')"
+    )
+    return True
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -19,7 +19,7 @@ from kernelbayes.likelihood_free.learn.nearby import Density
 from kernelbayes.likelihood_free.pairs import pair_plot
 from kernelbayes.likelihood_free.prior import Prior
 from kernelbayes.points import integer, option
-from kernelbayes.tables import Table, Told, distinct
+from kernelbayes.tables import HtmlTable, Table, distinct
 from kernelbayes.types import Array, Bools, Floats, Rng
 
 # Attempts, of twice the missing draws each, before draws are moved onto the support: a thousand
@@ -235,7 +235,7 @@ def _number(name: str) -> property:
     return property(lambda self: np.array([float(getattr(p, name)) for p in self]), doc=name)
 
 
-class Posteriors(Told, Sequence[Posterior]):
+class Posteriors(HtmlTable, Sequence[Posterior]):
     """Posteriors of m observations: indexing gives one, questions give a leading axis m.
 
     Each has points of its own, unlike the members of a :class:`~kernelbayes.Batch`. Every question

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from kernelbayes.plot.posteriors import plot_coverage, plot_ranks, plot_tarp
-from kernelbayes.tables import Table, Told, extra
+from kernelbayes.tables import HtmlTable, Table, extra
 from kernelbayes.types import Array, Axes, Floats, Ints
 
 ALPHA = 0.01  # significance level of the verdicts, for all parameters together
@@ -29,7 +29,7 @@ POSITIONS = 100
 CLEAR = 2.5
 
 
-class Check(Told):
+class Check(HtmlTable):
     """What all results of checks have: a verdict in words, a table and a picture.
 
     The table has the same columns for all checks: ``quantity`` that was computed, ``of`` what (a

@@ -70,8 +70,8 @@ class Calibration:
 
     def __repr__(self) -> str:
         held = np.round(100.0 * self.weights @ (np.abs(2.0 * self.pit - 1.0) <= 0.9), 1)
-        told = f"90 % intervals hold {', '.join(map(str, held))} % before correction"
-        return f"Calibration({len(self.pit)} left-out pairs; {told})"
+        coverage = f"90 % intervals hold {', '.join(map(str, held))} % before correction"
+        return f"Calibration({len(self.pit)} left-out pairs; {coverage})"
 
     def levels(self, q: npt.ArrayLike) -> Floats:
         """Levels (len(q), d) to ask for instead of q, one column per coordinate.

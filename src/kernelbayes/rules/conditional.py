@@ -117,8 +117,8 @@ class Conditional:
         weights, support = self._weights(points)
         kernel = outputs.kernel if kernel is None else as_kernel(kernel)
         batch = Batch(outputs.points, weights, kernel, outputs.names, centre=self.centre)
-        told, none = self.solver.diagnostics, 0.0 * support
-        diagnostics = PosteriorDiagnostics(batch, support, told, none, none)
+        none = 0.0 * support
+        diagnostics = PosteriorDiagnostics(batch, support, self.solver.diagnostics, none, none)
         batch = replace(batch, diagnostics=diagnostics)
         return batch[0] if single else batch
 
@@ -270,15 +270,15 @@ def fill(
 
 def warn_unsupported(filled: Array, prior: str = "prior", done: str = "is filled in") -> None:
     """Say how many points lie outside the training sample, which, and how much is filled in."""
-    told = told_of(filled, "points")
-    if told:
+    found = describe_shares(filled, "points")
+    if found:
         warn(
-            f"{told[0]} lie outside the training sample, which says little or nothing about them: "
-            f"{told[1]} of the answer {done}, from the {prior} or by positive weights alone"
+            f"{found[0]} lie outside the training sample, which says little or nothing about them: "
+            f"{found[1]} of the answer {done}, from the {prior} or by positive weights alone"
         )
 
 
-def told_of(share: Array, what: str) -> tuple[str, str] | None:
+def describe_shares(share: Array, what: str) -> tuple[str, str] | None:
     """Which of many have more than UNUSUAL of something, and how much, in words; None if none."""
     shares = np.atleast_1d(to_numpy(share))
     found = np.flatnonzero(shares > UNUSUAL)

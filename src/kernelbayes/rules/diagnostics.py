@@ -36,7 +36,7 @@ class PosteriorDiagnostics:
     support: Array
     solver: Diagnostics
     prior_share: Array
-    filled: Array = None  # as in files of before it was told
+    filled: Array = None  # as in older files
 
     def __repr__(self) -> str:
         """Say all but the embedding and the solver."""

@@ -42,7 +42,7 @@ from kernelbayes.types import Array, Floats, Ints, Points, PointsLike
 # A kernel as rules take it; None is the default.
 KernelLike = Kernel | Literal["precomputed"] | Callable[..., Any] | None
 # Pairs and landmarks on which kernels are compared: about a dozen comparisons take as long as one
-# fit to 500 pairs (benchmarks/bench_defaults.py). With fewer than the least nothing is told apart.
+# fit to 500 pairs (benchmarks/bench_defaults.py). With fewer than the least no comparison is clear.
 COMPARED_PAIRS, COMPARED_LANDMARKS, FEWEST_PAIRS = 500, 150, 20
 # Quantiles of the distances whose values are tried as bandwidths, and the number of the neighbour
 # whose median distance is: with fewer neighbours a regression follows its noise.
@@ -84,7 +84,7 @@ def pair_kernels(
     kernel_z.diag(take(responses, slice(0, 1)))  # a bandwidth for each column must fit the points
     n = count(points)
     if n != count(responses) or n < FEWEST_PAIRS or base.scaled(2.0) == base:
-        return base, kernel_z  # nothing to choose, or an error that is told elsewhere
+        return base, kernel_z  # nothing to choose, or an error that is raised elsewhere
     keep = loo_subset(n, COMPARED_PAIRS)
     H = _responses(kernel_z, take(responses, keep), means)
     if np.all(np.ptp(H, axis=0) == 0.0):

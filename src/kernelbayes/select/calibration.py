@@ -21,7 +21,7 @@ from kernelbayes.rules.calibration import Calibration as Calibration
 from kernelbayes.rules.calibration import by_sum, left_out, left_out_weights
 from kernelbayes.rules.cme import ConditionalEmbedding
 from kernelbayes.rules.support import centre_of
-from kernelbayes.tables import Table, Told
+from kernelbayes.tables import HtmlTable, Table
 from kernelbayes.types import Floats, Ints
 
 
@@ -71,7 +71,7 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Co
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Confusion(Told):
+class Confusion(HtmlTable):
     """Left-out categories against the most probable ones.
 
     Attributes
