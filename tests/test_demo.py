@@ -138,6 +138,18 @@ def test_found_is_for_some_frames_in_a_row():
     assert story.found_after(way, error) == 7.0
 
 
+def test_metres_in_the_rooms_that_look_the_same_are_told():
+    for room in ROOMS:
+        seen = Drive.simulated(200, 0, room)
+        alike = seen.metres_alike
+        assert (alike > 0.0) == (room in ("a", "f"))
+        assert alike < seen.metres[-1]  # it has left the room
+    assert story.told(7.21, 4.4) == "7.2 (4.4)"
+    assert story.told(2.1, 4.4) == "2.1 (2.1)"
+    assert story.told(3.0, 0.0) == "3.0"
+    assert story.told(np.nan, 4.4) == "never (4.4)"
+
+
 def errors(text):
     """Mean errors of the demo's table, by the first word of the row."""
     rows = [line for line in text.splitlines() if line.endswith(" %")]

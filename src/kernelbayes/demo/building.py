@@ -35,6 +35,7 @@ ROOMS: dict[str, tuple[float, float, Colour]] = {
     "a": (0.0, NORTH, BRICK), "b": (4.0, NORTH, SKY), "c": (8.0, NORTH, MOSS),
     "d": (0.0, 0.0, LILAC), "e": (4.0, 0.0, SAND), "f": (8.0, 0.0, BRICK),
 }  # fmt: skip
+ALIKE = ("a", "f")
 
 ROWS, COLUMNS, VIEW = 8, 16, np.radians(90.0)  # the camera's pixels and field of view
 NOISE = 0.07  # standard deviation per pixel and colour, of colours between 0 and 1

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from kernelbayes.arrays import as_generator
-from kernelbayes.demo.building import NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
+from kernelbayes.demo.building import ALIKE, NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
 from kernelbayes.types import Floats, Rng
 
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
@@ -32,6 +32,24 @@ class Drive:
         rng = as_generator(rng)
         states = drive(length, rng, room)
         return cls(look(states, rng=rng), states, turned_wheels(states, rng))
+
+    def part(self, frames: slice) -> Self:
+        """Return some of its frames."""
+        return type(self)(self.frames[frames], self.states[frames], self.wheels[frames])
+
+    @property
+    def metres(self) -> Floats:
+        """Metres (T,) that were driven before each frame."""
+        step = np.diff(self.states[:, :2], axis=0, prepend=self.states[:1, :2])
+        return np.asarray(np.cumsum(np.hypot(*step.T)))
+
+    @property
+    def metres_alike(self) -> float:
+        """Metres driven before it first leaves the two rooms that look the same; 0 elsewhere."""
+        low = np.array([ROOMS[room][:2] for room in ALIKE])[:, None]
+        place = self.states[:, :2]
+        inside = ((low <= place) & (place <= low + ROOM)).all(axis=2).any(axis=0)
+        return float(self.metres[-1 if inside.all() else inside.argmin()])
 
     @property
     def X(self) -> Floats:
