@@ -28,7 +28,6 @@ from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
 from kernelbayes.report import report
 from kernelbayes.rules.conditional import UNUSUAL
-from kernelbayes.select.search import progress_bar
 from kernelbayes.types import Floats
 
 LABELLED = 1000  # frames
@@ -113,13 +112,9 @@ def choose_neighbours(labelled: Drive) -> int:
 def choose_filter(labelled: Drive) -> KernelMonteCarloFilter:
     """Filter with the bandwidth that does best on the last quarter, learned from the rest."""
     early, late = last_quarter(labelled)
-    scores = []
-    with progress_bar(len(FRAME_SCALES), "learning") as bar:
-        for scale in FRAME_SCALES:
-            found = follow(robot_filter(early, scale), [late], progress=False)
-            scores.append(distance(found[0].mean(), late).mean())
-            bar.update()
-    return robot_filter(labelled, FRAME_SCALES[int(np.argmin(scores))])
+    tried = [follow(robot_filter(early, scale), [late])[0].mean() for scale in FRAME_SCALES]
+    best = int(np.argmin([distance(mean, late).mean() for mean in tried]))
+    return robot_filter(labelled, FRAME_SCALES[best])
 
 
 def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
@@ -137,15 +132,13 @@ def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
     return model.fit(X, Z, labelled.wheels[1:])
 
 
-def follow(
-    model: KernelMonteCarloFilter, drives: list[Drive], progress: bool | None = None
-) -> list[Beliefs]:
+def follow(model: KernelMonteCarloFilter, drives: list[Drive]) -> list[Beliefs]:
     """Beliefs of each drive. The demo reports frames far from the training frames itself."""
     with warnings.catch_warnings():
         said = ".* observations .* are unlike anything in the training sample"
         warnings.filterwarnings("ignore", said, NumericalWarning)
         X, wheels = [drive.X for drive in drives], [drive.wheels for drive in drives]
-        return list(model.filter(X, wheels, progress=progress))
+        return list(model.filter(X, wheels))
 
 
 def last_quarter(labelled: Drive) -> tuple[Drive, Drive]:
