@@ -375,6 +375,14 @@ def test_tests(pairs, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["test"] == "ci"
 
 
+def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path, capsys):
+    path = written(tmp_path / "t.csv", a=[0.0, 1.0, 2.0] * 5, note=["1", "2", "see above"] * 5)
+    assert main(["test", path, path, "--x", "a", "--permutations", "9"]) == 0
+    assert main(["drift", path, path, "--columns", "a"]) == 0
+    capsys.readouterr()
+    assert "'see above' is not a number" in failing(capsys, "drift", path, path)
+
+
 def test_drift(tmp_path, capsys):
     rng = np.random.default_rng(0)
     city = np.where(rng.random(60) < 0.5, "Rome", "")

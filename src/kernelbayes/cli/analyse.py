@@ -138,7 +138,7 @@ def _test(arguments: argparse.Namespace) -> None:
 def _alike(first: Path, *others: Path) -> list[Sheet]:
     """Tables, whose columns of text are those of the first."""
     sheet = Sheet.read(first)
-    return [sheet, *(Sheet.read(path, sheet.chosen(list(sheet)).texts) for path in others)]
+    return [sheet, *(Sheet.read(path, sheet.texts) for path in others)]
 
 
 def _drift(arguments: argparse.Namespace) -> None:
