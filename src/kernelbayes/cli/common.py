@@ -33,7 +33,8 @@ def model_of(
     wanted = {"TRAIN": arguments.data, "--x": arguments.x, "--z": arguments.z}
     missing = [name for name, value in wanted.items() if value is None]
     if missing:
-        raise InputError(f"give {' and '.join(missing)}, or --model FILE")
+        other = ", or --model FILE" if hasattr(arguments, "model") else ""
+        raise InputError(f"give {' and '.join(missing)}{other}")
     model, columns = fit(arguments)
     if arguments.save is not None:
         with errors.explained("write", arguments.save):
