@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
@@ -36,6 +37,20 @@ def linear(rng):
     A = rng.normal(size=(5, 5))
     values = rng.normal(size=(ROWS, 5)) @ A.T + 0.5 * rng.normal(size=(ROWS, 5))
     return {f"v{k}": values[:, k] for k in range(5)}, set()
+
+
+def real(load, columns=None):
+    """Table of scikit-learn: up to 300 of its rows, its first columns, and its classes if any."""
+
+    def table(rng):
+        data = load()
+        rows = rng.permutation(len(data.data))[:ROWS]
+        found = {f"v{k}": values for k, values in enumerate(data.data[rows, :columns].T)}
+        if hasattr(data, "target_names"):
+            found["class"] = data.target[rows].astype(float)
+        return found, {"class"} & found.keys()
+
+    return table
 
 
 def kernel(table, categories):
@@ -115,4 +130,8 @@ METHODS = {
     ),
 }
 
-TABLES = {"household": household, "ring": ring, "linear": linear}
+TABLES = {
+    "household": household, "ring": ring, "linear": linear, "iris": real(load_iris),
+    "wine": real(load_wine), "diabetes": real(load_diabetes),
+    "breast cancer": real(load_breast_cancer, columns=10),
+}  # fmt: skip

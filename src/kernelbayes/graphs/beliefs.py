@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partialmethod
 from typing import Any
 
 import numpy as np
@@ -33,18 +33,7 @@ class Message:
 
 
 class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
-    """Beliefs by node: an :class:`Embedding` each, or a :class:`Batch` for a batch of evidence.
-
-    Attributes
-    ----------
-    converged : bool
-    iterations : int
-        Number of times all messages were passed; two on a tree.
-    deltas : array (iterations,)
-        Largest change of a message (of maximum 1) in each iteration.
-    messages : mapping
-        From directed edges (source, target) to :class:`Message`, except to observed nodes.
-    """
+    """Beliefs by node: an :class:`Embedding` each, or a :class:`Batch` for a batch of evidence."""
 
     def __init__(self, variables: Sequence[Node], passed: Propagation, single: bool) -> None:
         self._variables = tuple(variables)
@@ -52,8 +41,8 @@ class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
         self._single = single
 
     converged = property(lambda self: self._passed.converged, doc="Whether messages settled.")
-    iterations = property(lambda self: len(self._passed.deltas), doc="Number of iterations.")
-    deltas = property(lambda self: np.array(self._passed.deltas), doc="Changes (iterations,).")
+    iterations = property(lambda self: len(self._passed.deltas), doc="Two on a tree.")
+    deltas = property(lambda self: np.array(self._passed.deltas), doc="Largest changes (i,).")
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._variables)
@@ -86,20 +75,12 @@ class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
         return {node: getattr(self[node], question)(*asked, **options) for node in self}
 
     def mean(self) -> dict[Node, Array]:
-        """Mean of every belief; all nodes must be numbers."""
+        """Mean of every belief; all nodes must be numbers, as for ``std``, ``var``, ``median``."""
         return self.ask("mean")
 
-    def std(self) -> dict[Node, Array]:
-        """Return the standard deviations of every belief."""
-        return self.ask("std")
-
-    def var(self) -> dict[Node, Array]:
-        """Variances of every belief."""
-        return self.ask("var")
-
-    def median(self) -> dict[Node, Array]:
-        """Medians of every belief."""
-        return self.ask("median")
+    std = partialmethod(ask, "std")
+    var = partialmethod(ask, "var")
+    median = partialmethod(ask, "median")
 
     def log_density(self, at: Mapping[Node, PointsLike]) -> dict[Node, Array]:
         """Log density of the beliefs of some nodes, each at its own points (k, d)."""
@@ -143,8 +124,7 @@ class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
     def joint(self, first: Node, second: Node) -> Embedding | Batch:
         """Belief of two neighbours that are not observed, over the pairs of their edge.
 
-        An embedding of a joint variable whose parts have the names of the nodes. On a tree it is
-        exact up to the estimation of the edges; with cycles it is an approximation.
+        An embedding of a joint variable whose parts have the names of the nodes.
         """
         passed, graph = self._passed, self._passed.learned.graph
         ends = next((k for k, e in enumerate(graph.edges) if set(e) == {first, second}), None)
@@ -168,7 +148,7 @@ class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
 
     @cached_property
     def messages(self) -> Mapping[Edge, Message]:
-        """Messages by directed edge (source, target)."""
+        """Messages by directed edge (source, target), except to observed nodes."""
         passed, nodes = self._passed, self._passed.learned.graph.nodes
         found = {}
         for d in np.flatnonzero(passed.slot >= 0).tolist():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -39,7 +40,7 @@ def held_out_scores(relation: Relation, floor: Floor) -> Floats:
     log of p(x_s | x_t) / p(x_s), the message of evidence x_t at x_s divided by its mean there. The
     score of independent variables is zero.
     """
-    order = np.random.default_rng(0).permutation(relation.n)[:SCALE_PAIRS]
+    order = np.random.default_rng(0).permutation(len(relation.i))[:SCALE_PAIRS]
     halves = order[::2], order[1::2]
     scores = []
     for train, test in (halves, halves[::-1]):
@@ -142,11 +143,7 @@ def scored_iterations(
     tolerance: float,
     judge: Learned,
 ) -> Floats:
-    r"""Mean kernel score of the beliefs of some nodes after each iteration.
-
-    The score is :math:`|\phi(x) - \mu|^2` for the true value x, a proper score in the RKHS of the
-    node in ``judge``, which has the same points.
-    """
+    """Mean kernel score of beliefs after each iteration, with the kernels of ``judge``."""
     learned = passed.learned
     groups: dict[int, list[Node]] = {}
     for node in truth:

@@ -114,10 +114,8 @@ def _by_node(learned: Learned, evidence: Any) -> dict[Node, Any]:
     names = list(evidence.keys() if kind != "DataFrame" else evidence.columns)
     joined = {n: list(n) for n in nodes if isinstance(n, tuple) and {*n} <= {*names} - {*nodes}}
     read = {name for columns in joined.values() for name in columns}
-    found = {}
-    for node, columns in joined.items():
-        apart = {name: evidence[name] for name in columns}
-        found[node] = evidence[columns] if kind == "DataFrame" else apart
+    frame = kind == "DataFrame"
+    found = {n: evidence[c] if frame else {k: evidence[k] for k in c} for n, c in joined.items()}
     own = [name for name in names if name in nodes or (kind is None and name not in read)]
     if names and not own and not joined:
         raise ValueError(f"evidence has no column of the graph's nodes, only {names}")
@@ -181,11 +179,9 @@ def read_likelihoods(learned: Learned, virtual: Any) -> dict[Node, Floats]:
                 f"the child); got {type(given).__name__}. Values belong in evidence="
             )
         q = domain.size
-        if values.ndim not in (1, 2) or values.shape[-1] != q:
-            values = values.reshape(q) if values.size == q else values
-        if values.ndim not in (1, 2) or values.shape[-1] != q:
+        values = values.reshape(1, q) if values.size == q else np.atleast_2d(values)
+        if values.ndim != 2 or values.shape[1] != q:
             raise ValueError(f"the likelihood of {node!r} must give {q} values, got {values.shape}")
-        values = np.atleast_2d(values)
         if not (np.isfinite(values).all() and (values >= 0.0).all()):
             raise ValueError(f"the likelihood of {node!r} must be finite and not negative")
         if not (values > 0.0).any(axis=1).all():

@@ -1,9 +1,4 @@
-r"""Kernel belief propagation: inference in graphs of any variables, learned from pairs.
-
-A Markov network on a graph has one factor for each edge. Belief propagation passes messages along
-the edges until all evidence has reached every node (CME13 section 5.1). Here a message is a
-conditional expectation estimated from pairs. Variables may be numbers, vectors, categories, strings
-or rotations, and only pairs are needed, never a joint sample.
+"""Kernel belief propagation: inference in graphs of any variables, learned from pairs.
 
 >>> import numpy as np
 >>> from kernelbayes import KernelBeliefPropagation
@@ -70,9 +65,8 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     damping : float in [0, 1)
         Share of the old log message that is kept on graphs with cycles.
     floor : "pairs" or float in (0, 1)
-        Lower bound of messages, which are density ratios and must stay positive. "pairs": the
-        value that one more pair, with any values of the two nodes, could add. A number: a fraction
-        of the maximum. Messages between categories need no bound.
+        Lower bound of messages between numbers, which must stay positive. "pairs": what one more
+        pair, with any values of the two nodes, could add. A number: a fraction of the maximum.
     max_iterations : int
     tolerance : float
         Iterations stop when no message (scaled to a maximum of 1) changes by more than this.
@@ -87,12 +81,6 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         The last search: kernels of nodes and edges, or numbers of iterations.
     ridges_ : mapping
         From edges (or templates) to the ridges of the regressions on their first and second node.
-
-    Notes
-    -----
-    On a tree with Delta kernels the beliefs are exact for the tables of the pairs. On graphs with
-    cycles belief propagation is an approximation, with kernels or without, and may not converge: a
-    ``NumericalWarning`` says so, with the last changes.
     """
 
     graph: GraphLike = None
@@ -155,8 +143,7 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
             Evidence about other nodes; see :meth:`query`.
         scales : sequence of floats
             Multiples of the bandwidths of the nodes in ``truth`` to try as well, all scored with
-            the present kernels. Pairs held out from one image resemble its other pairs, so a
-            bandwidth chosen on them may be too narrow for another image.
+            the present kernels.
         """
         own, most = self._fitted(), integer(self.max_iterations, "max_iterations")
         for node in truth:

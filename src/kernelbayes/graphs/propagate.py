@@ -1,11 +1,7 @@
-r"""Pass messages along the edges of a graph until they no longer change.
+"""Pass messages along the edges of a graph until they no longer change.
 
-Messages are stored as logarithms on the points of the receiving domain, with a maximum of 0. So
-products are sums, and nothing under- or overflows. A regression may give negative values, but a
-message is a density ratio, so it is kept above a floor (``Operator.logs``). Messages between
-categories are exact tables and need no floor.
-
-All edges of a relation in one direction are one batch: their updates are two matrix products.
+Messages are stored as logarithms on the points of the receiving domain, with a maximum of 0. All
+edges of a relation in one direction are one batch: their updates are two matrix products.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

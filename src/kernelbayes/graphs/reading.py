@@ -22,7 +22,6 @@ from kernelbayes.types import Bools, Ints, Names, Points, PointsLike, Rng
 # One for all, by node, or by edge (or template): one for both of its ends, or one for each.
 Kernels = Kernel | Mapping[Any, Kernel | tuple[Kernel, Kernel]] | None
 
-
 Ends = tuple[Hashable, Hashable]  # names of the parts at the two ends of an edge
 
 
@@ -61,14 +60,10 @@ def part(values: PointsLike, name: Hashable) -> Part:
 
 
 def with_blanks(values: PointsLike) -> PointsLike:
-    """Images or vectors in a list of which some are None: one array, with NaN in their place."""
-    if not isinstance(values, list) or not any(value is None for value in values):
-        return values
-    shapes = {np.shape(value) for value in values if value is not None}
-    if len(shapes) != 1 or () in shapes:
-        return values
-    blank = np.full(shapes.pop(), np.nan)
-    return np.array([blank if value is None else value for value in values])
+    """Images or vectors in a list of which some are None, with NaN in their place."""
+    seen = [value for value in values if value is not None] if isinstance(values, list) else []
+    shape = np.shape(seen[0]) if 0 < len(seen) < len(values) else ()
+    return [np.full(shape, np.nan) if v is None else v for v in values] if shape else values
 
 
 def rows_of(values: PointsLike, rows: Ints) -> PointsLike:
@@ -131,15 +126,10 @@ def learn(
             raise ValueError('templates are for a given graph, not for graph="tree"')
         columns = {node: part(data[node], node) for node in data}
         plain = Graph(tuple(columns), (), (), ())
-        domains = _domains(plain, columns, kernels, rank, rng)[0]
-        found = dict(zip(columns, domains, strict=True))
-        features, present = {}, {node: one.present for node, one in columns.items()}
-        for node, one in columns.items():
-            features[node] = np.zeros((len(one.present), found[node].F.shape[1]))
-            features[node][one.present] = found[node].features(one.seen)
-        graph = chow_liu(features, present)
-    nodes = list(data) if learned_tree else []
-    structure = read_graph(graph, templates, nodes)
+        domains, rows = _domains(plain, columns, kernels, rank, rng)
+        found = {node: domain.F[rows[node]] for node, domain in zip(columns, domains, strict=True)}
+        graph = chow_liu(found, {node: one.present for node, one in columns.items()})
+    structure = read_graph(graph, templates, list(data) if learned_tree else [])
     named = kernels if isinstance(kernels, Mapping) else {}
     known = {*structure.position, *structure.names, *((v, u) for u, v in structure.edges)}
     unknown = [key for key in named if key not in known]
@@ -149,12 +139,8 @@ def learn(
     domains, rows = _domains(structure, parts, kernels, rank, rng)
     relations = []
     for number, name in enumerate(structure.names):
-        keys = ends[number]
-        pairs = []
-        for pair in keys:
-            both = np.logical_and(*(parts[key].present for key in pair))
-            pairs.append([rows[key][both] for key in pair])
-        i, j = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        i, j = (np.concatenate([rows[p[k]] for p in ends[number]]) for k in (0, 1))
+        i, j = i[(i >= 0) & (j >= 0)], j[(i >= 0) & (j >= 0)]  # -1 is missing
         edge = structure.edges[structure.template.index(number)]
         first, second = (domains[structure.domain[structure.position[node]]] for node in edge)
         relations.append(_relation(name, first, second, i, j, ridge, kernels))

@@ -1,20 +1,8 @@
-r"""The learned model of one edge: conditional expectations in both directions.
+"""The learned model of one edge: conditional expectations in both directions.
 
 A variable is represented on the distinct points of its sample, its :class:`Domain`; an edge {s, t}
-has pairs of such points. A message from t to s is a conditional expectation (CME13 eq. 27-30), the
-ridge regression of f(X_t), the product of the messages that arrive at t, on features of x_s,
-
-.. math:: m_{ts}(x_s) = E[f(X_t) \mid x_s] \approx
-          \frac{\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s) f(X_t)]}
-               {\phi(x_s)^\top (C_{ss} + \lambda I)^{-1} \hat E[\phi(X_s)]} .
-
-The numerator is eq. 30. The denominator is the regression of the constant 1, so that without
-evidence every message is 1, whatever the ridge.
-
-Evidence X_t = x is the density of a point mass at x relative to the marginal of X_t, whose
-expectation given x_s is p(x | x_s) / p(x). Its estimate in the RKHS is
-:math:`f = \phi(\cdot)^\top (C_{tt} + \lambda I)^{-1} \phi(x)`. With Delta kernels all of this is
-the arithmetic of tables, exactly and for any ridge.
+has pairs of such points. Messages are ratios of ridge regressions (docs/graphs.md has the formula).
+Evidence X_t = x has the RKHS estimate of the density of a point mass relative to the marginal.
 """
 
 from dataclasses import dataclass, field
@@ -175,8 +163,7 @@ class Operator:
 class Relation:
     """Pairs of two variables: positions ``i`` and ``j`` (n,) in the domains ``first``, ``second``.
 
-    ``ridge`` applies to both regressions; "loo" chooses for each the ridge with the smallest
-    leave-one-out error of the other variable's features.
+    The ridge "loo" has the smallest leave-one-out error of the other variable's features.
     """
 
     first: Domain
@@ -184,11 +171,6 @@ class Relation:
     i: Ints = field(repr=False)
     j: Ints = field(repr=False)
     ridge: Ridge = "loo"
-
-    @property
-    def n(self) -> int:
-        """Number of pairs."""
-        return len(self.i)
 
     @property
     def domains(self) -> tuple[Domain, Domain]:
@@ -200,7 +182,7 @@ class Relation:
         """Ridges in use, of the regression on the first and on the second variable."""
         if not isinstance(self.ridge, str) or self.ridge != "loo":
             return (check_ridge(self.ridge),) * 2
-        keep = loo_subset(self.n)
+        keep = loo_subset(len(self.i))
         F, H = self.first.F[self.i[keep]], self.second.F[self.j[keep]]
         return loo(F, H, ridge_grid(F)).best, loo(H, F, ridge_grid(H)).best
 
@@ -208,7 +190,9 @@ class Relation:
     def operators(self) -> tuple[Operator, Operator]:
         """Operators to the first variable and to the second."""
         shape = self.first.size, self.second.size
-        table = sparse.csr_array((np.full(self.n, 1.0 / self.n), (self.i, self.j)), shape=shape)
+        table = sparse.csr_array(
+            (np.full(len(self.i), 1.0 / len(self.i)), (self.i, self.j)), shape=shape
+        )
         return self._operator(0, table), self._operator(1, table.T.tocsr())
 
     def _operator(self, side: int, table: sparse.csr_array) -> Operator:
@@ -218,9 +202,9 @@ class Relation:
         R = _regress(F, own, (table.T @ F).T, self.ridges[side])
         point = _regress(G, other, G.T, self.ridges[1 - side])  # (r', q')
         least = NO_PAIRS if self.domains[side].kernel.is_categorical else LEAST_CONSTANT
-        usual = mass_left(G @ (point @ other), np.sum(G * point.T, axis=1) / self.n, other)
+        usual = mass_left(G @ (point @ other), np.sum(G * point.T, axis=1) / len(self.i), other)
         exact = all(domain.kernel.is_categorical for domain in self.domains)
-        pseudo = 0.0 if exact else 1.0 / self.n
+        pseudo = 0.0 if exact else 1.0 / len(self.i)
         return Operator.to(F, R, point, other, least, min(usual, 1.0), pseudo)
 
 

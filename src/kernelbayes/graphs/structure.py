@@ -110,8 +110,8 @@ def chow_liu(features: Mapping[Node, Floats], present: Mapping[Node, Bools]) -> 
     r"""Edges of the spanning tree of largest dependence, by normalised HSIC.
 
     The dependence of two nodes is :math:`|C_{st}|^2 / (|C_{ss}| |C_{tt}|)`, with covariances of
-    their features (n, r) over the rows in which both are present. Chow and Liu's tree has the
-    largest sum of mutual informations; HSIC replaces these and needs no densities.
+    their features (n, r) over the rows in which both are present. Chow and Liu (1968) used mutual
+    informations, which need densities.
     """
     nodes = list(features)
     weights = np.zeros((len(nodes), len(nodes)))
