@@ -16,7 +16,7 @@ def without_overlaps(A: Any2d) -> tuple[Any2d, Any2d, Any2d] | None:
     Every other row is its first d entries and then the row before, without its end. None if that
     does not save a third, so for all arrays but windows.
     """
-    if A.ndim != 2 or A.dtype.kind not in "biuf" or not A.flags.c_contiguous or len(A) < 2:
+    if A.ndim != 2 or min(A.shape) < 2 or A.dtype.kind not in "biuf" or not A.flags.c_contiguous:
         return None
     n, width = A.shape
     bits = A.view(np.uint8).reshape(n, width, -1)  # of NaN and -0.0 too
