@@ -1109,11 +1109,7 @@ def _():
 def _():
     x, z = circling(80, 60)
     found = {}
-    for name, options in {
-        "error": {"smooth": True},
-        "mass": {"loss": "mass"},
-        "coverage": {"loss": "coverage", "parts": 3},
-    }.items():
+    for name, options in {"error": {}, "parts": {"parts": 3}}.items():
         start = kb.KernelBayesFilter(rank=20, back_ridge=0.1, rng=0)
         model = kb.tune(start, x, z, rng=0, budget=5, **options)
         found[name] = [model.ridge_, model.prior_ridge_, model.transition_ridge_, model.back_ridge]

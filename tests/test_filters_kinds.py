@@ -122,7 +122,6 @@ PRECISE = {
     "tiny ridge": {"method": "original", **GIVEN, "ridge": 1e-10},
     "regression": {"features": "regression", "lags": 3, **GIVEN},
     "tracked": {"features": "tracked", "lags": 3, **GIVEN},
-    "both": {"features": "both", "lags": 2, **GIVEN},
     "velocity": {"order": 2, **GIVEN},
     "ratio": {"ratio": "ulsif", **GIVEN},
     "prior": {"initial": Z[:20].astype(np.float32), **GIVEN},

@@ -32,7 +32,6 @@ OPTIONS = {
     "laplace": {"lags": 2, "kernel_x": kb.Laplace(1.0)},
     "regression": {"features": "regression", "lags": 3},
     "tracked": {"features": "tracked", "lags": 3},
-    "both": {"features": "both", "lags": 2},
     "memoryless features": {"features": "regression"},
 }
 
@@ -71,7 +70,7 @@ def test_filter_is_the_loop_of_step(name, data):
     assert np.isfinite(beliefs.mean()).all()
 
 
-@pytest.mark.parametrize("name", ["lags", "regression", "tracked", "both"])
+@pytest.mark.parametrize("name", ["lags", "regression", "tracked"])
 def test_gaps_in_a_window(name):
     model, gaps = fitted(name), np.array([1, 1, 3, 1, 2, *[1] * 13])
     filled_in = np.full((int(gaps.sum()), 2), np.nan)
@@ -82,7 +81,7 @@ def test_gaps_in_a_window(name):
     close(loop(model, NEW, gaps)[0], beliefs.weights)
 
 
-@pytest.mark.parametrize("name", ["lags", "both", "order"])
+@pytest.mark.parametrize("name", ["lags", "regression", "order"])
 def test_many_sequences_are_each_alone(name):
     model = fitted(name)
     together = model.filter([NEW, NEW[4:]])

@@ -338,3 +338,50 @@ def test_infinite_observations_are_refused(features):
         model.filter(wrong)
     with pytest.raises(ValueError, match="infinite"):
         model.step(model.start(), wrong[1])
+
+
+# --- outages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_track_goes_on_where_nothing_is_observed(seed):
+    rng = np.random.default_rng(seed)
+
+    def travel(length):
+        u = rng.normal(size=(length, 2))
+        z = np.zeros((length, 2))
+        for t in range(1, length):
+            z[t] = 0.9 * z[t - 1] + u[t] + 0.5 * rng.normal(size=2)
+        x = z + rng.normal(size=z.shape)
+        out = np.arange(length) % 40 >= 30
+        return np.where(out[:, None], np.nan, x), z, u, out
+
+    (x, z, u, _), (new, truth, acts, out) = travel(300), travel(200)
+    given = {"ridge": 1e-4, "prior_ridge": 1e-4, "transition_ridge": 1e-4, "memory": 0.0}
+    kernels = {"kernel_x": kb.Gaussian(20.0), "kernel_z": kb.Gaussian(5.0)}
+    model = kb.KernelBayesFilter(
+        features="tracked", lags=2, kernel_u=kb.Gaussian(2.0), rng=0, **kernels, **given
+    ).fit(x, z, u)
+    beliefs = model.filter(new, acts)
+    # The variance of the states is 1.25 / (1 - .81) = 6.6, that of their noise in ten steps 1.2.
+    assert np.mean((beliefs.mean() - truth)[out] ** 2) < 3.3
+    state = model.start()
+    for t in range(35):
+        state, _ = model.step(state, new[t], acts[t])
+    np.testing.assert_allclose(state.belief.mean(), beliefs.mean()[34])
+    # A forecast is what steps without observations give, from a sequence and from a live state.
+    assert out[30:40].all()
+    later = model.forecast(new[:30], 10, acts[:40]).mean()
+    np.testing.assert_allclose(later, beliefs.mean()[30:40])
+    ahead = model.forecast(state, 5, acts[35:40]).mean()
+    np.testing.assert_allclose(ahead, beliefs.mean()[35:40])
+
+
+def test_before_anything_is_seen_the_track_says_nothing():
+    _, x, (window, track, _) = learned()
+    track = replace(track, alone=True)
+    rows = x[:6].copy()
+    rows[[0, 1, 4]] = np.nan
+    M = track.means(track.first(rows))
+    found = track.second(track.beside(M, window(rows)))
+    assert np.isnan(found).all(axis=1).tolist() == [True, True, False, False, False, False]

@@ -94,14 +94,13 @@ class KernelBayesFilter(Filter):
         chosen unless they are given.
     order : {1, 2, "auto"}
         With 2, the transition also depends on the velocity, the difference to the state before.
-    features : {"raw", "regression", "tracked", "both", "auto"}
+    features : {"raw", "regression", "tracked", "auto"}
         The update sees the window; the estimate of E[z | window] of a ridge regression
-        (:mod:`kernelbayes.filters.encode.regression`); that beside a linear-Gaussian filter of
-        such estimates (:mod:`kernelbayes.filters.encode.track`); or the window and its estimate.
-        With "regression" and "tracked", ``kernel_x`` is a kernel on the estimates. Where lags,
-        order or features are "auto", they are 1, 1 and "raw" unless another was clearly better on
-        blocks of time left out (:mod:`kernelbayes.filters.choose.options`), or all kernels and
-        ridges are given.
+        (:mod:`kernelbayes.filters.encode.regression`); or that beside a linear-Gaussian filter of
+        such estimates (:mod:`kernelbayes.filters.encode.track`). In both, ``kernel_x`` is a kernel
+        on the estimates. Where lags, order or features are "auto", they are 1, 1 and "raw" unless
+        another was clearly better on blocks of time left out
+        (:mod:`kernelbayes.filters.choose.options`), or all kernels and ridges are given.
     ratio : {"kulsif", "rulsif", "ulsif", "kmm"}
         Estimate of the prediction's weights on the training states, as in
         :func:`~kernelbayes.density_ratio`, for the importance rule. Any but "kulsif", which is
@@ -198,7 +197,7 @@ class KernelBayesFilter(Filter):
             option(self.initial, "initial", ("uniform", "observation"))
         option(self.intervals, "intervals", ("auto", "calibrated", "plain"))
         option(self.order, "order", (1, 2, "auto"))
-        option(self.features, "features", ("raw", "regression", "tracked", "both", "auto"))
+        option(self.features, "features", ("raw", "regression", "tracked", "auto"))
         if not (isinstance(self.lags, str) and self.lags == "auto"):
             check_lags(self.lags)
         parts = read(X, Z, controls, (self.kernel_x, self.kernel_z, self.kernel_u), copy)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -23,24 +22,25 @@ from kernelbayes.filters.beliefs import (
     FilterState,
     Forecast,
     ManyBeliefs,
-    StepInfo,
     check_state,
 )
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
+from kernelbayes.filters.forecast import ahead, told
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (
     Gaps,
     acting,
+    as_points,
+    check_gaps,
     each_sequence,
     is_many,
     stack_rows,
     unstacked,
 )
 from kernelbayes.filters.smooth import Run, Smoothing, backward, passed_back
-from kernelbayes.filters.step import normalised, predict, prior_weights, step, unlike, update
-from kernelbayes.filters.told import told, told_ahead
+from kernelbayes.filters.step import predict, step, unlike, update
 from kernelbayes.filters.update import prepare
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
@@ -169,12 +169,12 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         X = unstacked(X, self.kernel_x_)
         runs = told(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
-        ahead = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
-        if ahead is not None and complete(each):
-            for run, other in zip(runs, run_all(ahead, X, controls, None, False), strict=True):
-                seen = max(0, len(run.weights) - ahead.leads_)  # the last ones are filtered
+        both = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
+        if both is not None and complete(each, both.encoder_ is not None and both.encoder_.goes_on):
+            for run, other in zip(runs, run_all(both, X, controls, None, False), strict=True):
+                seen = max(0, len(run.weights) - both.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]
-            results = [_beliefs(self, run, run.weights, ahead.calibration_) for run in runs]
+            results = [_beliefs(self, run, run.weights, both.calibration_) for run in runs]
         else:
             results = smooth_all(self, runs, lag)
         return ManyBeliefs(results) if is_many(X) else results[0]
@@ -293,7 +293,13 @@ def _forecast(
     u = None if steps is None else take(steps, slice(0, past))
     run = told(run_all(model, X, u, gaps, False))[0]
     future = None if steps is None else take(steps, slice(past, past + horizon))
-    return ahead(model, run.weights[-1], horizon, future, len(run.seen))
+    window = None
+    if model.encoder_ is not None and model.encoder_.goes_on:
+        rows, before = as_points(X, model.kernel_x_), check_gaps(gaps, count(X))
+        for t in range(count(X)):
+            control = None if u is None or t == 0 else take(u, [t - 1])
+            _, window = model.encoder_.follow(window, take(rows, [t]), before[t], control)
+    return ahead(model, run.weights[-1], horizon, future, len(run.seen), window)
 
 
 def _from_state(model: Filter, state: FilterState, horizon: int, controls: PointsLike) -> Forecast:
@@ -303,31 +309,7 @@ def _from_state(model: Filter, state: FilterState, horizon: int, controls: Point
     check_state(state, model)
     kernel_u = getattr(model, "kernel_u_", None)
     future = acting(controls, horizon + 1, kernel_u, model.names_u_)
-    return ahead(model, state.belief.weights, horizon, future, state.t)
-
-
-def ahead(model: Filter, w: Array, horizon: int, controls: Points | None, t: int) -> Forecast:
-    """Beliefs about the steps after a belief w (n,) at time t, under controls (horizon, ...)."""
-    W, states, seen, infos = w[:, None], [], [], []
-    for h in range(horizon):
-        row = None if controls is None else take(controls, [h])
-        W, lost, gammas = predict(model.dynamics_, W, model.dynamics_.acting(row), t + h)
-        xp = namespace(W)
-        states.append(W[:, 0])
-        ess, left = float(1.0 / xp.sum(W**2)), float(lost[0])
-        infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
-        gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
-        seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
-    seen = told_ahead(seen, states[0], infos)
-    X, names, encoder = model.X_, model.names_x_, model.encoder_
-    estimates = encoder is not None and encoder.regression is not None and not encoder.beside
-    kernel = default_kernel(X) if estimates else model.kernel_x_
-    if names is None and is_array_api_obj(X):  # not those of states, z0 and so on
-        names = tuple(f"x{j}" for j in range(X.shape[1] if X.ndim == 2 else 1))
-    observations = Beliefs.of(X, xp.stack(seen, axis=0), kernel, names, infos)
-    W = xp.stack(states, axis=0)
-    beliefs = Forecast.of(model.Z_, W, model.kernel_z_, model.names_z_, infos)
-    return replace(beliefs, observations=observations)
+    return ahead(model, state.belief.weights, horizon, future, state.t, state.past)
 
 
 def _beliefs(

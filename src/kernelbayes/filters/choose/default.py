@@ -266,7 +266,7 @@ def spreads(X: Points) -> Floats:
 def judge_states(kernel: Kernel, Z: Points) -> Judge:
     """Return the loss of beliefs about states: squared error in units of spreads, or RKHS."""
     if not kernel.is_vector:
-        return judge_of("error", kernel, Z)
+        return judge_of("error", kernel)
     scale = spreads(Z)
 
     def error(beliefs: Beliefs, Z: PointsLike) -> Floats:

@@ -26,9 +26,9 @@ from kernelbayes.arrays import as_floats, as_vectors, to_numpy
 from kernelbayes.embedding.regions import MASS_ROUNDING, ordered
 from kernelbayes.filters.beliefs import Beliefs
 from kernelbayes.filters.sequences import Part, each_in_order, pieces_of, read
-from kernelbayes.filters.step import predict
+from kernelbayes.filters.step import predict, update
+from kernelbayes.filters.update import observe_all
 from kernelbayes.kernels import Kernel
-from kernelbayes.kernels.radial import median_distance
 from kernelbayes.points import count, integer, take
 from kernelbayes.select.calibration import Calibration, Confusion
 from kernelbayes.types import Floats, Points, PointsLike
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kernelbayes.filters.loop import Filter
 
 Judge = Callable[[Beliefs, PointsLike], Floats]  # beliefs and true states (T, ...) to losses (T,)
-Loss = Literal["error", "mass", "coverage"] | Judge
+Loss = Literal["error"] | Judge
 # A part is filtered in at most this many stretches, of at least so many steps each; after each of
 # them a poor candidate may be given up. The mean loss of fifty steps is known to a seventh of its
 # standard deviation, and more than four stretches save little.
@@ -141,28 +141,20 @@ def _predicted(model: Filter, beliefs: Beliefs, s: Part, ahead: int) -> Beliefs:
     for h in range(ahead):
         U = None if s.controls is None else take(s.controls, slice(h, T - ahead + h))
         W, _, _ = predict(model.dynamics_, W, model.dynamics_.acting(U))
+    encoder = model.encoder_
+    if encoder is not None and encoder.track is not None and encoder.track.alone:
+        rows = encoder.track.ahead(encoder.rows(s.X), s.controls, ahead)
+        W, _ = update(model.dynamics_, W, observe_all(model, rows))
     return replace(beliefs, weights=W.T, info=None)
 
 
-def judge_of(loss: Loss, kernel: Kernel, Z: Points) -> Judge:
+def judge_of(loss: Loss, kernel: Kernel) -> Judge:
     """Return the function that gives the losses (T,) of beliefs."""
     if callable(loss):
         return loss
-    if loss == "error":
-        return _squared_error if kernel.is_vector else _rkhs_error(kernel)
-    if loss not in ("mass", "coverage"):
-        raise ValueError(f"loss must be 'error', 'mass', 'coverage' or a function, got {loss!r}")
-    try:
-        states = as_vectors(Z, "Z")
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"loss={loss!r} needs states that are vectors of numbers; use 'error' or a function "
-            "(beliefs, Z) -> losses (T,)"
-        ) from error
-    if loss == "coverage":
-        return _coverage_error
-    near = 0.25 * median_distance(states)
-    return lambda beliefs, truth: _lost_mass(beliefs, truth, near)
+    if loss != "error":
+        raise ValueError(f"loss must be 'error' or a function, got {loss!r}")
+    return _squared_error if kernel.is_vector else _rkhs_error(kernel)
 
 
 def _truth(Z: PointsLike, points: Points) -> Floats:
@@ -186,21 +178,6 @@ def _rkhs_error(kernel: Kernel) -> Judge:
         return np.asarray(np.maximum(squares, 0.0))  # below zero by rounding
 
     return error
-
-
-def _lost_mass(beliefs: Beliefs, Z: PointsLike, near: float) -> Floats:
-    P = np.asarray(to_numpy(beliefs.points), dtype=float).reshape(beliefs.weights.shape[1], -1)
-    truth = np.asarray(to_numpy(as_floats(Z, "Z")), dtype=float).reshape(len(beliefs), -1)
-    W = to_numpy(beliefs.valid().weights)
-    inside = np.linalg.norm(P[None, :, :] - truth[:, None, :], axis=2) <= near
-    near_mass = np.sum(W * inside, axis=1)
-    return np.asarray(-np.log(np.maximum(near_mass, 1.0 / (10.0 * len(P)))))
-
-
-def _coverage_error(beliefs: Beliefs, Z: PointsLike, level: float = 0.9) -> Floats:
-    ends, truth = to_numpy(beliefs.interval(level)), _truth(Z, beliefs.points)
-    inside = np.mean((ends[..., 0] <= truth) & (truth <= ends[..., 1]), axis=1)
-    return np.full(len(inside), abs(float(inside.mean()) - level))
 
 
 def training_parts(model: Filter) -> list[Part]:

@@ -21,12 +21,11 @@ from kernelbayes.arrays import quiet
 from kernelbayes.filters.choose.holdout import (
     STRETCHES,
     Judge,
-    controls_of,
     filtered_losses,
     learn,
     stretches,
 )
-from kernelbayes.filters.loop import Filter, run_all, smooth_all
+from kernelbayes.filters.loop import Filter
 from kernelbayes.filters.sequences import Part
 from kernelbayes.points import count
 from kernelbayes.select.search import Trial, race
@@ -43,10 +42,6 @@ LEAST_GAIN = 1e-3
 MOST_MOVES = 20
 # Smaller ridges are rounding errors of matrices whose largest eigenvalue may be one.
 LEAST_RIDGE = 1e-10
-# Ridges of the backward step of smoothing to choose from: half decades around the range of 0.01 to
-# 0.3 that suits states with little and with much noise of their own.
-BACK_RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-
 OPTIONS = ("memory", "tempering", "lags", "order", "features")  # shown in the table if they vary
 
 Arguments = dict[str, Any]  # of a filter
@@ -254,20 +249,6 @@ class Races:
         found = self.complete.get(middle.key, best)
         worse, error = found.behind(best)
         return found if worse <= error else best
-
-    def back_ridge(self, chosen: Arguments) -> float:
-        """Ridge of the backward step whose smoothed held-out parts have the least loss."""
-        totals = np.zeros(len(BACK_RIDGES))
-        for i in self.held_out:
-            model, sequences = self.blank(chosen), self.met.get(i, self.groups[i])
-            learn(model, self.without(i))
-            runs = run_all(model, [s.X for s in sequences], controls_of(sequences), None, False)
-            for j, ridge in enumerate(BACK_RIDGES):
-                beliefs = smooth_all(model.set_params(back_ridge=ridge), runs)
-                pairs = zip(beliefs, sequences, strict=True)
-                loss = sum(float(np.sum(self.judge(b, s.Z))) for b, s in pairs)
-                totals[j] += loss if math.isfinite(loss) else math.inf
-        return BACK_RIDGES[int(np.argmin(totals))]
 
     def blank(self, chosen: Arguments) -> Filter:
         """Return an unfitted candidate; landmarks are the same for all, so that scores compare."""

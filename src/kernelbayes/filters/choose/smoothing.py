@@ -101,7 +101,10 @@ def _ahead(
     states wide. Errors are those of estimates that have not learned from their block of time.
     """
     leads = len(model.lags_) - 1
-    if model.features_ not in ESTIMATES or leads == 0 or not complete([s.X for s in parts]):
+    if model.features_ not in ESTIMATES or leads == 0:
+        return None
+    encoder = model.encoder_
+    if encoder is None or not complete([s.X for s in parts], encoder.goes_on):
         return None
     blank = plain_copy(model, model.choice_.arguments)
     blank.leads_ = leads
@@ -110,7 +113,8 @@ def _ahead(
     Z = targets(model.Z_, model.kernel_z_)
     scale = spreads(Z)
     errors = [np.sum(((to_numpy(m.observations_.X) - Z) / scale) ** 2, 1) for m in (model, ahead)]
-    gain = (errors[0] - errors[1])[ahead.observations_.usable]
+    usable = ahead.observations_.usable
+    gain = (errors[0] - errors[1])[slice(None) if usable is None else usable]
     if not np.mean(gain) > SURE * np.std(gain) / np.sqrt(len(gain)):
         return None
     if model.calibration_ is not None:  # the last steps, which see nothing later, stay filtered

@@ -14,18 +14,15 @@ that is clearly worse than the best so far is given up (:mod:`kernelbayes.filter
    part. One is taken if it is better by more than a standard error.
 5. Moves go on from there, in smaller and smaller steps.
 6. The candidates within a standard error of the best are averaged: which of them is best is
-   chance, and their middle varies less.
+   chance, and their middle varies less. If that is no better than the default by a standard error
+   of means over stretches, the default is kept.
 
 A Monte Carlo filter may be given pairs that are not a sequence. If consecutive states do not follow
 each other by its transition, held-out pairs are met along walks of the transition instead
 (:mod:`kernelbayes.filters.choose.walks`).
 
-With ``smooth=True`` the ridge of the backward step is chosen last, by smoothing the held-out parts.
-
 Losses: ``"error"`` (squared error of the mean; for states that are not vectors, the squared RKHS
-distance to the truth), ``"mass"`` (minus the logarithm of the belief's mass within a quarter of the
-median distance of the truth), ``"coverage"`` (how far the coverage of 90 % intervals is from 90 %),
-or a function ``(beliefs, Z) -> array (T,)`` of losses.
+distance to the truth), or a function ``(beliefs, Z) -> array (T,)``.
 """
 
 import math
@@ -38,7 +35,7 @@ from sklearn.base import clone
 from kernelbayes.arrays import as_vectors, to_numpy, warn
 from kernelbayes.filters.bayes import KernelBayesFilter
 from kernelbayes.filters.choose.choices import per_dimension
-from kernelbayes.filters.choose.default import choose
+from kernelbayes.filters.choose.final import clearly_ahead
 from kernelbayes.filters.choose.holdout import Loss, cut, judge_of, learn
 from kernelbayes.filters.choose.options import PLAIN, can_track
 from kernelbayes.filters.choose.racing import Arguments, Entry, Races, clearly_better
@@ -92,7 +89,6 @@ def tune_filter(
     loss: Loss = "error",
     parts: int = 2,
     budget: float = 40,
-    smooth: bool = False,
     candidates: Sequence[Kernel | NeuralFeatures] = (),
     rng: Rng = None,
     progress: bool | None = None,
@@ -100,16 +96,19 @@ def tune_filter(
     """Bandwidths and ridges of a filter, by filtering held-out parts of the training sequences.
 
     ``budget`` counts passes over the held-out parts; a candidate given up early costs its share.
-    With ``smooth`` the ridge of the backward step is chosen after that, by smoothing the held-out
-    parts, at the cost of a few more passes. ``candidates`` are kernels on x to try beside the
-    others, or features to learn.
+    ``candidates`` are kernels on x to try beside the others, or features to learn.
     """
     if finite(budget, "budget") < 1:
         raise ValueError(f"budget must be at least 1, got {budget}")
     groups = cut(X, Z, controls, parts, model)
     states = _joined([s for group in groups for s in group])[2]
-    judge = judge_of(loss, model.kernel_z or default_kernel(states, "Z"), states)
+    judge = judge_of(loss, model.kernel_z or default_kernel(states, "Z"))
     search = _Search(model, groups, judge, budget=budget, candidates=_checked(candidates))
+    extra: Arguments = {"rng": rng} if model.rng is None else {}
+    if getattr(model, "intervals", "") == "auto":  # a fit that has nothing to choose has no blocks
+        extra["intervals"] = "calibrated"
+    if isinstance(model, KernelBayesFilter):
+        search.default = clone(model).set_params(**extra).fit(X, Z, controls)
     with progress_bar(math.ceil(budget), "tuning", progress) as search.bar:
         best = search.run()
     if not math.isfinite(best.score):
@@ -117,15 +116,12 @@ def tune_filter(
             "no candidate has finite losses at all steps, so nothing could be chosen by them; is "
             "the loss NaN somewhere?"
         )
-    chosen = search.parameters(best.candidate.at)
-    if smooth:
-        chosen["back_ridge"] = search.back_ridge(chosen)
-    tuned: Filter = clone(model).set_params(**chosen)
-    if getattr(tuned, "intervals", "") == "auto":  # a fit that has nothing to choose has no blocks
-        tuned.set_params(intervals="calibrated")
-    if rng is not None and tuned.rng is None:
-        tuned.set_params(rng=rng)
-    tuned.fit(X, Z, controls)
+    chosen = search.parameters(best.candidate.at) | extra
+    tuned: Filter
+    if search.default is not None and search.kept:
+        tuned = search.default.set_params(**chosen)
+    else:
+        tuned = clone(model).set_params(**chosen).fit(X, Z, controls)
     tuned.tuning_, tuned.tuning_stopped_ = search.table, search.improving
     return tuned
 
@@ -137,6 +133,8 @@ class _Search(Races):
     budget: float = 40.0
     candidates: tuple[Kernel | NeuralFeatures, ...] = ()
     improving: bool = field(init=False, default=False)  # when the budget was spent
+    default: KernelBayesFilter | None = field(init=False, default=None)  # what a fit chooses
+    kept: bool = field(init=False, default=False)  # whether nothing clearly better was found
 
     def __post_init__(self) -> None:
         self.X, _, self.Z = _joined(self.every)
@@ -168,18 +166,21 @@ class _Search(Races):
         self.improving = self.improving and step["x"] > LAST
         chosen = self.middle(best, affordable=self.spent + 1.0 <= self.budget)
         chosen = chosen if chosen.score <= default.score else best
+        self.kept = not clearly_ahead(chosen, default, share=0.0)
+        chosen = default if self.kept else chosen
         chosen.candidate.row["chosen"] = True
         return chosen
 
     def _starts(self) -> list[Arguments]:
         """List what the filter chooses by default, and others; what is set on it is kept."""
         model = self.model
-        if isinstance(model, KernelBayesFilter):
-            choice = choose(model, self.every)
+        if self.default is not None:
+            choice = self.default.choice_
             found = [{**one, "rank": model.rank} for one in (choice.arguments, *choice.others)]
             tracked = [one["features"] == "tracked" for one in found]
             if not any(tracked) or all(tracked) or can_track(self):
                 return found
+            self.default = None if tracked[0] else self.default
             return [one for one, uses in zip(found, tracked, strict=True) if not uses]
         kernel_x, kernel_z = model.kernel_x, model.kernel_z
         kernels = {"kernel_x": kernel_x or default_kernel(self.X)}
@@ -231,9 +232,8 @@ class _Search(Races):
         kernel = self._gaussian(best)
         if kernel is None:
             return [], {}
-        return rivals(self.X, kernel)[:most], {
-            i: rivals(self.X, found)[:most] for i, found in learned.items()
-        }
+        others = {i: rivals(self.X, found)[:most] for i, found in learned.items()}
+        return rivals(self.X, kernel)[:most], others
 
     def _candidate(
         self, candidate: Kernel | NeuralFeatures
@@ -324,9 +324,7 @@ def _multiple(X: Points, gaussian: Kernel) -> float:
 def _checked(candidates: Sequence[Kernel | NeuralFeatures]) -> tuple[Kernel | NeuralFeatures, ...]:
     """Candidates, each a kernel or features to learn."""
     several = isinstance(candidates, list | tuple)
-    for candidate in candidates if several else [candidates]:
-        if not several or not isinstance(candidate, Kernel | NeuralFeatures):
-            raise TypeError(
-                f"candidates must be a list of kernels or NeuralFeatures, got {candidate!r}"
-            )
+    for one in candidates if several else [candidates]:
+        if not several or not isinstance(one, Kernel | NeuralFeatures):
+            raise TypeError(f"candidates must be a list of kernels or NeuralFeatures, got {one!r}")
     return tuple(candidates)

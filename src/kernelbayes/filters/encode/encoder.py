@@ -3,9 +3,8 @@ r"""What the update sees of the observations: themselves, windows of them, or a 
 ``features="regression"`` replaces a window by an estimate of E[z | window]
 (:mod:`kernelbayes.filters.encode.regression`). A kernel on a handful of estimated coordinates needs
 far fewer pairs than one on a window of many sensors. What a mean cannot say (two places that look
-alike) is lost; ``features="both"`` keeps the window beside it, under the product kernel.
-``features="tracked"`` adds what all earlier observations say by a linear-Gaussian filter
-(:mod:`kernelbayes.filters.encode.track`).
+alike) is lost. ``features="tracked"`` adds what all earlier observations say by a linear-Gaussian
+filter (:mod:`kernelbayes.filters.encode.track`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from kernelbayes.filters.encode.regression import Regressed, learn_regression, r
 from kernelbayes.filters.encode.track import Track, driving, learn_track
 from kernelbayes.filters.missing import filled_by_state, split_missing
 from kernelbayes.filters.sequences import Part
-from kernelbayes.kernels import Gaussian, Kernel, Parts
+from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.default import default_kernel
 from kernelbayes.points import concatenate, count
 from kernelbayes.types import Array, Points
@@ -36,7 +35,7 @@ from kernelbayes.types import Array, Points
 if TYPE_CHECKING:
     from kernelbayes.filters.bayes import KernelBayesFilter
 
-Features = Literal["raw", "regression", "tracked", "both"]
+Features = Literal["raw", "regression", "tracked"]
 ESTIMATES = ("regression", "tracked")  # features that are estimates of the state, and nothing else
 
 
@@ -47,7 +46,6 @@ class Encoder:
     d: int  # columns of one observation
     lags: int
     regression: Regressed | None = None
-    beside: bool = False  # whether the window stays beside the regression
     leads: int = 0  # later observations in the window, which then is present, future, past
     track: Track | None = None  # follows the estimates
 
@@ -63,6 +61,11 @@ class Encoder:
             return self.encoded(W)
         return self.track(rows, self.regression(W), gaps, self.leads > 0, U)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is an estimate of the state also where nothing is observed."""
+        return self.track is not None and self.track.alone
+
     def rows(self, X: Points) -> Array:
         """Observations as (T, d); a ValueError where they have other columns."""
         X = as_rows(X)
@@ -74,10 +77,7 @@ class Encoder:
 
     def encoded(self, W: Array) -> Array:
         """From windows (T, kd)."""
-        if self.regression is None:
-            return W
-        P = self.regression(W)
-        return namespace(W).concat([P, W], axis=1) if self.beside else P
+        return W if self.regression is None else self.regression(W)
 
     def follow(
         self, past: Array | None, x: Points | None, steps: int, control: Points
@@ -127,42 +127,22 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     d = int(rows[0].shape[1])
     encoder = Encoder(d, lags, leads=model.leads_)
     W = concatenate(*map(encoder, rows))
-    scales: tuple[float, ...] = (1.0,) * lags
-    if features not in ESTIMATES:
-        if np.ndim(given):
-            scales = tuple(map(float, given))
-        else:
-            scales = choose_scales(
-                model.kernel_x_, *split_missing(W), model.Z_, model.kernel_z_, lags
-            )
-    kernel = window_kernel(model.kernel_x_, d, scales)
     if features == "raw":
+        chosen = model.kernel_x_, *split_missing(W), model.Z_, model.kernel_z_, lags
+        scales = tuple(map(float, given)) if np.ndim(given) else choose_scales(*chosen)
         X, whole = split_missing(W)
         X = filled_by_state(X, whole, model.Z_, model.kernel_z_)
-        return Encoded(encoder, X, whole, kernel, scales)
-    beside = features == "both"
+        return Encoded(encoder, X, whole, window_kernel(model.kernel_x_, d, scales), scales)
     if features == "tracked":
         U = driving(model.controls_, model.choice_.arguments["kernel_u"], model.lengths_)
         learned = W, U, model.Z_, model.kernel_z_, model.lengths_, model.leads_ > 0, model.rng
-        regression, track, left_out = learn_track(concatenate(*rows), *learned)
+        regression, track, left_out = learn_track(
+            concatenate(*rows), *learned, alone=model.choice_.arguments["memory"] == 0.0
+        )
         encoder = replace(encoder, regression=regression, track=track)
     else:
         regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
-        encoder = replace(encoder, regression=regression, beside=beside)
+        encoder = replace(encoder, regression=regression)
     P, whole = split_missing(like(left_out, W))
-    chosen = model.choice_.arguments["kernel_x"]
-    estimates = default_kernel(P) if beside or chosen is None else chosen
-    if not beside:
-        return Encoded(encoder, estimates.points(P, "features"), whole, estimates, scales)
-    X, there = split_missing(namespace(W).concat([like(left_out, W), W], axis=1))
-    X = filled_by_state(X, there, model.Z_, model.kernel_z_)
-    return Encoded(encoder, X, there, _joint(estimates, kernel, int(P.shape[1]), lags * d), scales)
-
-
-def _joint(first: Kernel, second: Kernel, q: int, p: int) -> Kernel:
-    """Product of a kernel on q columns and one on the p columns after them."""
-    h, g = first.gaussian_bandwidth, second.gaussian_bandwidth
-    if h is None or g is None:
-        return Parts([(range(q), first), (range(q, q + p), second)])
-    both = [np.broadcast_to(np.asarray(b, dtype=float), (k,)) for b, k in ((h, q), (g, p))]
-    return Gaussian(tuple(map(float, np.concatenate(both))))
+    kernel = model.choice_.arguments["kernel_x"] or default_kernel(P)
+    return Encoded(encoder, kernel.points(P, "features"), whole, kernel, (1.0,) * lags)

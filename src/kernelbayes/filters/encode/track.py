@@ -9,9 +9,11 @@ An estimate of E[z | x_t] forgets the past, and a window remembers only a few st
 all by least squares on the training sequences, with cross-fitted estimates. Controls :math:`u_t`
 act on the way into step t; only vectors of numbers count. The Kalman filter of this model gives a
 mean :math:`m_t`, and a second regression estimates :math:`E[z \mid m_t, w_t]` with the estimate
-:math:`w_t` of the window beside it. For a linear sensor with Gaussian noise E[z | x_t] says all
-that x_t says of the state, and the track is the Kalman filter on observations. Where the sensor is
-not linear, or has many columns, the regression takes care of that first.
+:math:`w_t` of the window beside it, or :math:`m_t` again where nothing is observed and the filter
+has no memory of its own: with memory the past would count twice. For a linear sensor with Gaussian
+noise E[z | x_t] says all that x_t says of the state, and the track is the Kalman filter on
+observations. Where the sensor is not linear, or has many columns, the regression takes care of that
+first.
 """
 
 from collections.abc import Sequence
@@ -41,6 +43,7 @@ class Track:
 
     first: Regressed  # on one observation
     second: Regressed  # on the track's mean and the estimate of the window
+    alone: bool  # whether the mean is an estimate where nothing is observed
     centre: Floats  # of the states (q,), and their scale
     unit: Floats
     moves: Floats  # (q, 2q + p + 1): A_1, A_2, B, a
@@ -57,7 +60,11 @@ class Track:
 
     def beside(self, M: Floats, P: Array) -> Array:
         """Means of the track with the estimates P (T, q) of windows; NaN where there is none."""
-        V = np.hstack([M, as_doubles(P)])
+        W = as_doubles(P)
+        if self.alone:
+            follows = (self._unscaled(self.mean[None]) != M).any(axis=1, keepdims=True)
+            W = np.where(np.isnan(W) & follows, M, W)
+        V = np.hstack([M, W])
         return like(np.where(np.isnan(V).any(axis=1, keepdims=True), np.nan, V), P)
 
     def follow(
@@ -74,6 +81,17 @@ class Track:
             past = self.step(past, y, 1 if gaps is None else gaps[t], pushes[t])
             beliefs.append(past)
         return self._unscaled(np.stack(self._smoothed(beliefs, pushes) if back else beliefs))
+
+    def ahead(self, X: Array, U: Points, steps: int) -> Array:
+        """Estimates (T - steps, q) of states from what was observed so many steps before them."""
+        pushes, past, found = self._pushes(U, len(X)), None, []
+        for t, y in enumerate(self._scaled(self.first(X))[:-steps]):
+            belief = past = self.step(past, y, 1, pushes[t])
+            for push in pushes[t + 1 : t + 1 + steps]:
+                belief = self.step(belief, np.nan * y, 1, push)
+            found.append(belief)
+        M = self._unscaled(np.stack(found))
+        return self.second(self.beside(M, np.nan * M))
 
     def _pushes(self, U: Points, T: int) -> Floats:
         """B u + a, (T, q), of each of T steps; controls U are those of the last ones, or None."""
@@ -144,7 +162,7 @@ def driving(controls: Points, kernel: Kernel | None, lengths: Sequence[int]) -> 
 
 def learn_track(
     X: Array, W: Array, U: Floats, Z: Points, kernel_z: Kernel, lengths: Sequence[int], back: bool,
-    rng: Rng,
+    rng: Rng, alone: bool = False,
 ) -> tuple[Regressed, Track, Floats]:  # fmt: skip
     """Regression on windows, the track beside it, and left-out estimates (n, q) of both.
 
@@ -156,7 +174,7 @@ def learn_track(
     centre, unit = H.mean(axis=0), H.std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
     fields = _linear((Y - centre) / unit, (H - centre) / unit, U, lengths)
-    track = Track(first, first, centre, unit, *fields)
+    track = Track(first, first, alone, centre, unit, *fields)
     each = zip(*(np.split(rows, np.cumsum(lengths)[:-1]) for rows in (Y, U)), strict=True)
     M = np.concatenate([track.means(y, None, back, u) for y, u in each])
     V = np.asarray(track.beside(M, P))
