@@ -183,7 +183,7 @@ def test_velocity_says_which_way_it_goes_on():
     (z, x), (truth, new) = swinging(rng, 250), swinging(rng, 60)
     errors = []
     for order in (1, 2):
-        model = make(order=order, kernel_z=kb.Gaussian(0.3)).fit(x, z)
+        model = make(order=order, features="raw", kernel_z=kb.Gaussian(0.3)).fit(x, z)
         ahead = [model.forecast(new[:t], 3).mean()[-1] - truth[t + 2] for t in range(10, 50, 4)]
         errors.append(np.mean(np.square(ahead)))
     assert errors[1] < 0.5 * errors[0]
