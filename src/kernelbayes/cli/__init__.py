@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 
 from kernelbayes import __version__
-from kernelbayes.cli import analyse, filter, show, tune
+from kernelbayes.cli import analyse, filter, show
 from kernelbayes.cli.errors import InputError, Parser
 
 
@@ -62,7 +62,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"kernelbayes {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", title="commands")
-    for part in (analyse, filter, tune, show):
+    for part in (analyse, filter, show):
         for add in part.COMMANDS:
             add(commands)
     return parser

@@ -1,4 +1,4 @@
-"""``posterior``, ``infer``, ``test``, ``drift`` and ``graph``, for tables of independent rows."""
+"""``posterior``, ``infer``, ``test``, ``drift``, ``graph`` and ``tune``: analyses of tables."""
 
 import argparse
 import runpy
@@ -11,10 +11,12 @@ import numpy as np
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import common, errors, sheets
 from kernelbayes.cli.errors import InputError
+from kernelbayes.cli.filter import fitted_filter
 from kernelbayes.cli.options import Command
 from kernelbayes.cli.sheets import Sheet
 from kernelbayes.compare import ci_test, drift_report, hsic_test, mmd_test
 from kernelbayes.estimators import KernelBayesRule
+from kernelbayes.filters import KernelBayesFilter
 from kernelbayes.graphs import KernelBeliefPropagation
 from kernelbayes.likelihood_free.infer import infer
 from kernelbayes.likelihood_free.model import LikelihoodFree
@@ -83,10 +85,9 @@ def _infer(arguments: argparse.Namespace) -> None:
         draws = found.sample(arguments.draws, rng=arguments.seed, method="iid")
         sheets.write(dict(zip(labels, to_numpy(draws).T, strict=True)), arguments.out)
         return
-    rows = found.summary(arguments.level)
-    titles = [title for title in rows[0] if title != "variable"]
-    columns_out = {title: [row[title] for row in rows] for title in titles}
-    sheets.write({"parameter": labels, **columns_out}, arguments.out)
+    rows = zip(labels, found.summary(arguments.level), strict=True)
+    named = [{"parameter": label, **row} for label, row in rows]
+    sheets.write_rows(named, arguments.out, but="variable")
 
 
 def _one(sheet: Sheet, columns: list[str]) -> Any:
@@ -145,9 +146,8 @@ def _drift(arguments: argparse.Namespace) -> None:
     both = _alike(arguments.before, arguments.after)
     tables = [sheet.chosen(arguments.columns or list(both[0])) for sheet in both]
     report = drift_report(*tables, alpha=arguments.alpha, rng=arguments.seed)
-    rows = report.columns
     common.write_report(arguments, report, {"before": arguments.before, "after": arguments.after})
-    sheets.write({title: [row[title] for row in rows] for title in rows[0]}, arguments.out)
+    sheets.write_rows(report.columns, arguments.out)
     if not arguments.quiet:
         print(report.verdict, file=sys.stderr)
 
@@ -197,6 +197,19 @@ def _edge(text: str, data: dict[str, Any]) -> tuple[str, str]:
     return ends[0], ends[1]
 
 
+def _tune(arguments: argparse.Namespace) -> None:
+    filters = arguments.filter or arguments.sequence is not None or arguments.u is not None
+    if filters and arguments.prior is not None:
+        raise InputError("--prior is for tables of independent rows, not for filters")
+    arguments.tune = True
+    fit, kind = (fitted_filter, KernelBayesFilter) if filters else (fitted_rule, KernelBayesRule)
+    model = common.model_of(arguments, kind, fit)[0]
+    data = {"training table": arguments.data, "observed": ", ".join(arguments.x)}
+    data |= {"hidden": ", ".join(arguments.z), "prior": arguments.prior}
+    common.write_report(arguments, model, data)
+    sheets.write_rows(model.tuning_, arguments.out)
+
+
 COMMANDS = (
     Command(
         _posterior,
@@ -229,5 +242,12 @@ COMMANDS = (
         "impute the empty cells of a table, each from the other cells of its row",
         "kernelbayes graph table.csv --edges age-income,income-rent --out filled.csv",
         "data --new --edges --rank --level",
+    ),
+    Command(
+        _tune,
+        "choose kernels and ridges by cross-validation; print the settings that were tried",
+        "kernelbayes tune train.csv --x height,weight --z age --save model.kb    "
+        "kernelbayes tune walks.csv --x rssi1,rssi2 --z east,north --sequence walk --save walk.kb",
+        "data --x --z --u --sequence --filter --prior --rank --save",
     ),
 )

@@ -180,6 +180,17 @@ def write(sheet: Mapping[str, Any], out: Path | None) -> None:
         writer.writerows(map(row, zip(*columns.values(), strict=True)))
 
 
+def write_rows(rows: Sequence[Mapping[str, Any]], out: Path | None, but: str = "") -> None:
+    """Write rows, whose cells are numbers or texts, but one of their titles."""
+    titles = dict.fromkeys(title for row in rows for title in row if title != but)
+    write({t: [_cell(row.get(t)) for row in rows] for t in titles}, out)
+
+
+def _cell(value: Any) -> Any:
+    """Return numbers as they are, None as an empty cell, and anything else as text."""
+    return value if isinstance(value, float | int) else "" if value is None else str(value)
+
+
 def write_json(result: Mapping[str, Any], out: Path | None) -> None:
     """Write a result to a file, or to standard output, as JSON."""
     with _written(out) as file:
