@@ -452,6 +452,8 @@ def test_bad_use(pairs, tmp_path, capsys):
     assert "--z" in failing(capsys, "posterior", train, "--x", "a")
     assert "--save" in failing(capsys, "posterior", train, "--x", "a", "--z", "z")
     model = tmp_path / "model.kb"
+    words = failing(capsys, "posterior", train, "--x", "a", "--model", model, "--new", new)
+    assert words.endswith("is fitted already; leave out TRAIN, --x")
     assert "cannot read" in failing(capsys, "posterior", "--model", model, "--new", new)
     model.write_bytes(b"rubbish")
     assert "not a file" in failing(capsys, "posterior", "--model", model, "--new", new)

@@ -23,6 +23,11 @@ def model_of(
     """Model and its columns: from the file --model, or fitted to TRAIN and saved if requested."""
     path = getattr(arguments, "model", None)
     if path is not None:
+        fitting = ("data", "x", "z", "u", "prior", "rank", "tune", "save")
+        given = [name for name in fitting if getattr(arguments, name, None)]
+        if given:
+            told = ", ".join("TRAIN" if name == "data" else f"--{name}" for name in given)
+            raise InputError(f"the model in {path} is fitted already; leave out {told}")
         with errors.explained("read", path):
             found = load(path)
         if isinstance(found, kind):
