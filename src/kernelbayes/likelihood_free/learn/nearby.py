@@ -46,10 +46,10 @@ PER_TERM, NEAR_FACTOR, NEAR_POWER = 4, 0.56, 0.75
 # Noise of a column counts as at least this share of its spread over all simulations: where nearby
 # data are all the same, a quadratic function of the parameters is not exactly constant.
 LEAST_LOCAL_NOISE = 0.01
-# Metropolis steps of each draw, two for the time they take; they are to new points for as long as
-# this share of them is taken. The length of others: 2.38 / sqrt(2 d) differences of two points, the
-# best for a normal posterior (ter Braak 2006), down to a share of that if it has several parts.
-STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 2, 0.3, 2.38, 0.05
+# Metropolis steps of a repeated draw, three for the time they take; they are to new points for as
+# long as this share of them is taken. The length of others: 2.38 / sqrt(2 d) differences of points,
+# the best for a normal posterior (ter Braak 2006), down to a share of that if it has several parts.
+STEPS_OF_DRAWS, OFTEN_TAKEN, BEST_STEP, SHORTEST_STEP = 3, 0.3, 2.38, 0.05
 PROPOSAL_POINTS = 300  # points of a proposal's density
 # Smoothing of a proposal: this multiple of Silverman's or, with few parameters, of the distance to
 # a neighbour, and never below the last value. Chosen on those seeds, too.
@@ -207,7 +207,7 @@ class Density:
         return np.asarray(self.learner.log_joint(self.forward, self.s, P) - self.log_evidence)
 
     def draw(self, m: int, sample: Sample, rng: np.random.Generator) -> Floats:
-        """Draws (m, d): points of a weighted sample, then moved by Metropolis steps.
+        """Draws (m, d): points of a weighted sample; repeated ones are moved by Metropolis steps.
 
         A step is to a draw of the smoothed sample or, where few of these are taken, along the
         difference of two points: it and its reverse are equally likely.
@@ -215,25 +215,30 @@ class Density:
         (points, weights), d = sample, sample[0].shape[1]
         shares = (rng.uniform() + rng.permutation(m)) / m
         rows = np.searchsorted(np.cumsum(weights)[:-1], shares)
-        T = points[rows]
+        drawn, again = points[rows], np.ones(m, dtype=bool)
+        again[np.unique(rows, return_index=True)[1]] = False
+        if not np.any(again):
+            return drawn
+        T, rows = drawn[again], rows[again]
         proposal = proposal_of(points, weights, np.zeros(d, dtype=bool), rng)[0]
         logs = self.log_density(T) if self.known is None else self.known[rows]
         chances, anew = proposal.log_density(T), True
         for _ in range(STEPS_OF_DRAWS):
             if anew:
-                there = proposal.draw(m, rng)
+                there = proposal.draw(len(T), rng)
             else:
-                first, second = points[rng.choice(len(points), size=(2, m), p=weights)]
-                length = BEST_STEP / np.sqrt(2.0 * d) * SHORTEST_STEP ** rng.uniform(size=(m, 1))
-                there = T + length * (first - second)
+                first, second = points[rng.choice(len(points), size=(2, len(T)), p=weights)]
+                scale = SHORTEST_STEP ** rng.uniform(size=(len(T), 1))
+                there = T + BEST_STEP / np.sqrt(2.0 * d) * scale * (first - second)
             higher = self.log_density(there)
             other = proposal.log_density(there) if anew else chances
             odds = higher - logs + chances - other  # -inf outside of the support
-            taken = np.log(rng.uniform(size=m)) < odds
+            taken = np.log(rng.uniform(size=len(T))) < odds
             T, logs = np.where(taken[:, None], there, T), np.where(taken, higher, logs)
             chances = np.where(taken, other, chances)
             anew = anew and bool(np.mean(taken) > OFTEN_TAKEN)
-        return T
+        drawn[again] = T
+        return drawn
 
 
 def proposal_of(
