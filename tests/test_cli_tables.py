@@ -449,8 +449,14 @@ def test_bad_tables(tmp_path, capsys):
 
 def test_bad_use(pairs, tmp_path, capsys):
     train, new, *_ = pairs
-    assert "--z" in failing(capsys, "posterior", train, "--x", "a")
-    assert "--save" in failing(capsys, "posterior", train, "--x", "a", "--z", "z")
+    assert "--z" in failing(capsys, "posterior", train, "--x", "a", "--new", new)
+    for command in ("posterior", "filter"):
+        asked = [command, train, "--x", "a", "--z", "z"]
+        assert "--save" in failing(capsys, *asked)
+        for end in ("out.csv", "report.html"):
+            option = f"--{end.partition('.')[0]}"
+            words = failing(capsys, *asked, "--save", tmp_path / "m.kb", option, tmp_path / end)
+            assert "need new observations" in words
     model = tmp_path / "model.kb"
     words = failing(capsys, "posterior", train, "--x", "a", "--model", model, "--new", new)
     assert words.endswith("is fitted already; leave out TRAIN, --x")

@@ -26,10 +26,9 @@ from kernelbayes.select.tuning import tune
 
 
 def _posterior(arguments: argparse.Namespace) -> None:
+    common.check_asked(arguments, "give --new FILE, or --save FILE to keep the fitted model")
     model, columns = common.model_of(arguments, KernelBayesRule, fitted_rule)
     if arguments.new is None:
-        if arguments.save is None:
-            raise InputError("give --new FILE, or --save FILE to keep the fitted model")
         return
     new = Sheet.read(arguments.new, columns.get("texts")).points(columns["x"])
     found = model.posterior(new)

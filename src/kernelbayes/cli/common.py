@@ -47,6 +47,14 @@ def model_of(
     return model, columns
 
 
+def check_asked(arguments: argparse.Namespace, words: str) -> None:
+    """Raise an error, before anything is fitted, if there is nothing to do or to write."""
+    if arguments.new is None and arguments.save is None:
+        raise InputError(words)
+    if arguments.new is None and (arguments.out or arguments.report):
+        raise InputError("--out and --report need new observations: give --new FILE")
+
+
 def write_report(
     arguments: argparse.Namespace, result: Any, data: dict[str, Any], **options: Any
 ) -> None:

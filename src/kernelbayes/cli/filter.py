@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelbayes.arrays import to_numpy
 from kernelbayes.cli import errors, sheets
-from kernelbayes.cli.common import model_of, report_model, table_of
+from kernelbayes.cli.common import check_asked, model_of, report_model, table_of
 from kernelbayes.cli.errors import InputError
 from kernelbayes.cli.live import Live
 from kernelbayes.cli.options import Command
@@ -31,6 +31,8 @@ def _filter(arguments: argparse.Namespace) -> None:
         raise InputError("--serve needs --follow")
     if arguments.follow and arguments.report is not None:
         raise InputError("--report is for recordings; with --follow use --serve")
+    if not arguments.follow:
+        check_asked(arguments, "give --new FILE, --follow or --save FILE")
     model, columns = model_of(arguments, KernelBayesFilter, fitted_filter)
     if arguments.follow:
         with nullcontext() if arguments.serve is None else Live(arguments.serve) as live:
@@ -39,8 +41,6 @@ def _filter(arguments: argparse.Namespace) -> None:
             _follow(arguments, model, columns, live)
         return
     if arguments.new is None:
-        if arguments.save is None:
-            raise InputError("give --new FILE, --follow or --save FILE")
         return
     sheet = Sheet.read(arguments.new, columns.get("texts"))
     tables, beliefs, learned = [], [], columns.get("sequence")
