@@ -181,14 +181,11 @@ def write(sheet: Mapping[str, Any], out: Path | None) -> None:
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], out: Path | None, but: str = "") -> None:
-    """Write rows, whose cells are numbers or texts, but one of their titles."""
+    """Write rows but one of their titles: numbers as they are, None empty, the rest as text."""
     titles = dict.fromkeys(title for row in rows for title in row if title != but)
-    write({t: [_cell(row.get(t)) for row in rows] for t in titles}, out)
-
-
-def _cell(value: Any) -> Any:
-    """Return numbers as they are, None as an empty cell, and anything else as text."""
-    return value if isinstance(value, float | int) else "" if value is None else str(value)
+    cells = {title: [row.get(title) for row in rows] for title in titles}
+    known = (float, int, type(None))
+    write({t: [v if isinstance(v, known) else str(v) for v in c] for t, c in cells.items()}, out)
 
 
 def write_json(result: Mapping[str, Any], out: Path | None) -> None:
@@ -200,7 +197,7 @@ def write_json(result: Mapping[str, Any], out: Path | None) -> None:
 
 def row(values: Iterable[Any]) -> list[str]:
     """Cells of a row: numbers with all digits, NaN as an empty cell."""
-    cells = ["" if v != v else v for v in values]
+    cells = ["" if v is None or v != v else v for v in values]
     return [repr(float(v)) if isinstance(v, float | np.floating) else str(v) for v in cells]
 
 
