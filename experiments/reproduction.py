@@ -219,7 +219,7 @@ UNPUBLISHED = {
     "kmcf16_fig5": "KMCF16 Table 5.1: reproduced. Expectations agree to the four printed digits.",
     "iw22_fig5": "IW22 Figure 5: not reproduced, in four runs at T = 900 only. Learned features "
     "have .0280, the published value is .0278, and the limit is .0254.",
-    "iw22_fig6": "IW22 Figure 6: better than both published values, in two runs at T = 900 only.",
+    "iw22_fig6": "IW22 Figure 6: better than both published values, in six runs at T = 900 only.",
     "rates": "Convergence rates of the theorems: theoretical and measured exponents.",
     "future_work": "Relative ratios (IW22 section 6), evidence and learning (KMCF16 chapter 6), a "
     "changed sensor, Frank-Wolfe: measured in two runs.",
