@@ -23,14 +23,12 @@ from kernelbayes.filters.choose.tuning import tune_filter
 
 
 def _filter(arguments: argparse.Namespace) -> None:
-    if arguments.follow and (arguments.smooth or arguments.new is not None):
+    if arguments.follow and (arguments.smooth or arguments.new):
         raise InputError("--follow reads standard input; leave out --new and --smooth")
-    if arguments.follow and arguments.out is not None:
-        raise InputError("--follow writes beliefs to standard output, not to --out")
+    if arguments.follow and (arguments.out or arguments.report):
+        raise InputError("--follow writes to standard output, or to --serve: no --out or --report")
     if arguments.serve is not None and not arguments.follow:
         raise InputError("--serve needs --follow")
-    if arguments.follow and arguments.report is not None:
-        raise InputError("--report is for recordings; with --follow use --serve")
     if not arguments.follow:
         check_asked(arguments, "give --new FILE, --follow or --save FILE")
     model, columns = model_of(arguments, KernelBayesFilter, fitted_filter)

@@ -20,6 +20,8 @@ KINDS_STORED = "biufU"
 NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
 # Classes that have moved to another package since earlier versions.
 MOVED = {"select.calibration.Calibration": "rules.calibration.Calibration"}
+# Fields that classes no longer have, and the value without which nothing is lost.
+REMOVED = {"Encoder": {"beside": False}}
 
 
 @cache

@@ -241,6 +241,8 @@ class Decoder:
     def _object(self, node: dict[str, Node]) -> Any:
         cls = known.class_named(node["class"])
         state = {name: self.decode(part) for name, part in node["state"].items()}
+        gone = known.REMOVED.get(cls.__name__, {})
+        state = {n: v for n, v in state.items() if n not in gone or v != gone[n]}
         fields = stored_fields(cls)
         allowed = state.keys() if fields is None else fields
         if set(state) - set(allowed) or any(n.startswith("__") for n in state):
