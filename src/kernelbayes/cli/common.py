@@ -66,10 +66,6 @@ def write_report(
         report(result, arguments.report, data=known, code=arguments.command_line, **options)
 
 
-# Roles of the columns of a model, in words.
-KEYS = {"x": "observed", "z": "hidden", "u": "controls"}
-
-
 def report_model(
     arguments: argparse.Namespace, model: Any, columns: dict[str, Any], found: Any, learn: Any
 ) -> None:
@@ -77,7 +73,8 @@ def report_model(
     if arguments.report is None:
         return
     data = {"training": arguments.data or arguments.model, "new rows": arguments.new}
-    data |= {name: ", ".join(columns[key]) for key, name in KEYS.items() if columns.get(key)}
+    for key, name in (("x", "observed"), ("z", "hidden"), ("u", "controls")):
+        data[name] = ", ".join(columns.get(key) or []) or None
     data["prior"] = getattr(arguments, "prior", None)
     try:
         held_out = learn()

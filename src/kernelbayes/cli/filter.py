@@ -48,7 +48,9 @@ def _filter(arguments: argparse.Namespace) -> None:
         found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
         beliefs.append(found)
         label = {} if sequence is None else {sequence: part[sequence]}
-        tables.append({**label, **_table(found, columns["z"], arguments.level)})
+        told = () if found.info is None else ("support", "ess")
+        trust = {name: to_numpy(getattr(found.info, name)) for name in told}
+        tables.append(label | table_of(found, columns["z"], arguments.level) | trust)
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     found = beliefs[0] if len(beliefs) == 1 else beliefs
     held_out, smooth = beliefs[0].calibration, arguments.smooth
@@ -83,13 +85,6 @@ def fitted_filter(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 def _observed(sheet: Sheet, columns: dict[str, Any]) -> tuple[Any, Any]:
     X = sheet.points(columns["x"], missing=True)
     return X, None if columns["u"] is None else sheet.numbers(columns["u"])
-
-
-def _table(beliefs: Any, names: list[str], level: float) -> sheets.Columns:
-    found = table_of(beliefs, names, level)
-    if beliefs.info is not None:
-        found |= {"support": to_numpy(beliefs.info.support), "ess": to_numpy(beliefs.info.ess)}
-    return found
 
 
 def _follow(
