@@ -37,16 +37,12 @@ FEWEST_NEAR = 20  # simulations with weight: a deviation is then known to 1 in s
 # Landmarks while bandwidths and metrics are searched; their cost grows with the cube. With few
 # parameters there is time for a finer regression.
 SEARCHED, FEW_PARAMETERS, MORE = 150, 3, {"pairs": 4000, "landmarks": 1000}
-# Products of parameters are predicted up to this many parameters (21 of them), squares beyond.
-PRODUCTS = 6
-# Predicted log variances are kept within these many powers of e of their mean: scales differ by
-# factors of e^4 at most.
-LOG_RANGE = 8.0
+PRODUCTS = 6  # products of so many parameters are predicted (21 of them), of more only squares
+LOG_RANGE = 8.0  # of predicted log variances, about their mean: scales differ by e^4 at most
 # Added to the diagonal of a design's squares, relative to their mean, so that equal columns have a
 # Cholesky factor: far above rounding (2e-16), far below what changes a residual.
 DESIGN_JITTER = 1e-9
-# Leverages count as at most this: a leave-one-out residual is at most ten times that of the fit.
-MOST_LEVERAGE = 0.9
+MOST_LEVERAGE = 0.9  # leave-one-out residuals are at most ten times those of the fit
 EDGE = 1e-9  # share of a bounded range kept free at its ends: its logit is about 20
 MOST_LOG = 700.0  # exp of it is finite
 
