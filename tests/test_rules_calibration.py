@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import kernelbayes as kb
-from kernelbayes.rules.calibration import _quantiles
+from kernelbayes.rules.calibration import _quantiles, left_out_weights
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*lie outside:kernelbayes.NumericalWarning",
@@ -226,3 +226,30 @@ def test_a_shape_that_depends_on_x_is_kept(draw):
             losses.append(np.mean(np.maximum(levels * off, (levels - 1.0) * off)))
     assert abs(np.mean(held) - 0.9) < 4 * 0.01  # 1600 left-out and 2000 new pairs: 0.01
     assert np.mean(own) < np.mean(residual)
+
+
+@pytest.mark.filterwarnings("ignore:.*lie outside:kernelbayes.NumericalWarning")
+def test_a_kernel_that_was_chosen_on_few_pairs_does_not_flatter_itself():
+    """Of ten columns five matter: 90 % intervals of 60 pairs held 84 % of new data."""
+    ratios = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, new = rng.random((60, 10)), rng.random((20, 10))
+        z = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2
+        z = z + 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=60)
+        chosen = kb.KernelBayesRule().fit(X, z)
+        given = kb.KernelBayesRule(chosen.kernel_x_, chosen.kernel_z_, ridge=chosen.ridge_)
+        given.fit(X, z)
+        fold, errors = np.random.default_rng(0).permutation(60) % 10, np.empty(60)
+        for k in range(10):
+            again = kb.KernelBayesRule().fit(X[fold != k], z[fold != k])
+            errors[fold == k] = z[fold == k] - again.predict(X[fold == k])
+        left = left_out_weights(given.rule_, np.arange(60))
+        plain = z - z.mean() - left @ (z - z.mean())
+        ratio = np.mean(np.abs(errors)) / np.mean(np.abs(plain))
+        both = (m.predict(new, return_std=True)[1] for m in (chosen, given))
+        inside = chosen.posterior(new).diagnostics.filled == 0.0
+        found, own = (std[inside] for std in both)
+        np.testing.assert_allclose(found / own, max(1.0, ratio), rtol=1e-6)
+        ratios.append(ratio)
+    assert np.mean(ratios) > 1.05

@@ -9,7 +9,9 @@ residuals; conformal prediction),
 
 where :math:`|w|^2` is the variance of the mean in units of the noise, large at the edge of the
 sample, and v is one, or the average of the :math:`e_i^2` under the positive weights at x where that
-is clearly better for the left-out pairs, by pinball loss: noise that depends on x.
+is clearly better for the left-out pairs, by pinball loss: noise that depends on x. Few pairs, on
+which a kernel was chosen too, leave residuals that are too small: they are multiplied by how much
+larger errors are of folds without which the kernel is chosen again.
 
 Where the quantiles of the weights are clearly better than all of these, since the shape depends on
 x, they are taken instead, as for beliefs of filters, but at the q-th quantile of the transforms
@@ -180,9 +182,12 @@ def _mixed(mu: Decoding, found: Floats, outside: Callable[[], Array]) -> Array:
 
 def left_out(
     rule: Conditional, rows: Ints, weights: Floats, centre: Array | None, normalize: bool = False,
-    prior: Any = None,
+    prior: Any = None, held_out: Callable[[], Floats] | None = None,
 ) -> Calibration:  # fmt: skip
-    """Calibration by left-out pairs of some rows, which count by their weights."""
+    """Calibration by left-out pairs of some rows, which count by their weights.
+
+    ``held_out`` returns the errors (m, d) of rules that chose their kernels without these pairs.
+    """
     Z = as_doubles(vectors(rule.outputs.points))
     c = np.zeros(Z.shape[1]) if centre is None else as_doubles(centre)
     places = np.argsort(np.argsort(Z, axis=0, kind="stable"), axis=0)
@@ -217,6 +222,10 @@ def left_out(
     ])  # fmt: skip
     s = _scales(noise, among, squares)
     r = e / np.where(s > 0.0, s, 1.0)
+    if held_out is not None:  # kernels that were chosen on these pairs flatter them
+        both = (np.mean(np.abs(one), axis=0) for one in (held_out(), e))
+        top, bottom = np.maximum(list(both), np.finfo(float).tiny)
+        r *= np.maximum(1.0, top / bottom)
     return Calibration(pits, weights, None, rows, squares, r, rule.n, prior, own)
 
 

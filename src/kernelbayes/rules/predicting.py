@@ -5,10 +5,11 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelbayes.arrays import as_array, as_doubles, namespace, row_blocks, to_numpy
+from kernelbayes.arrays import as_array, as_doubles, namespace, quiet, row_blocks, to_numpy
 from kernelbayes.embedding import Batch, Embedding
 from kernelbayes.embedding.export import categories, probabilities
 from kernelbayes.gram.loo import loo_subset
@@ -19,11 +20,14 @@ from kernelbayes.rules.conditional import Conditional, warn_unsupported
 from kernelbayes.rules.prior import BayesMethod
 from kernelbayes.rules.scales import KernelLike
 from kernelbayes.rules.variable import checked_queries
-from kernelbayes.types import Array, Floats, PointsLike
+from kernelbayes.types import Array, Floats, Points, PointsLike
 
 QUANTILES = (0.05, 0.5, 0.95)  # the ends of a 90 % interval, and the median
 # Pairs left out to correct intervals: a coverage of 90 % is then known to 1.3 %.
 LEFT_OUT = 500
+# Pairs up to which the choice of a kernel flatters left-out residuals, and folds that show by how
+# much: of ten columns 90 % intervals held 85 % at 120 pairs, and 90 % at 350.
+CHOSEN_PAIRS, HELD_OUT_FOLDS = 250, 10
 
 
 class Predicting:
@@ -35,6 +39,7 @@ class Predicting:
     kernel_x: KernelLike
     method: BayesMethod
     normalize: bool
+    under_prior_: bool
     _centre: Array | None
     _one_dimensional: bool
     filled: Callable[..., Any]
@@ -134,7 +139,14 @@ class Predicting:
             return None
         prior = Embedding(hidden.points, self._prior_on_z(), hidden.kernel)
         given = keep, counts / counts.sum(), self._centre, self.normalize, prior
-        return Pending(partial(left_out, rule, *given))
+        return Pending(partial(left_out, rule, *given, self._held_out()))
+
+    def _held_out(self) -> Callable[[], Floats] | None:
+        """Errors of held-out folds, where a kernel was chosen on so few pairs that it matters."""
+        x, z = self.rule_.inputs, self.rule_.outputs
+        few = 2 * HELD_OUT_FOLDS <= x.n <= CHOSEN_PAIRS
+        chosen = few and self.kernel_x is None and not self.under_prior_
+        return partial(_errors_of_folds, clone(self), x.points, z.points) if chosen else None
 
     def _table(self, X: PointsLike) -> PointsLike:
         """One observation given by name as a table of one row; anything else as it is."""
@@ -159,3 +171,15 @@ class Predicting:
         if warn:
             warn_unsupported(np.concatenate(doubts))
         return namespace(found[0]).concat(found, axis=0)
+
+
+def _errors_of_folds(model: Any, X: Points, Z: Array) -> Floats:
+    """Errors (n, d) of a model at pairs in the folds without which it was fitted."""
+    n = count(X)
+    fold, errors = np.random.default_rng(0).permutation(n) % HELD_OUT_FOLDS, []
+    with quiet():
+        for rows in (fold == k for k in range(HELD_OUT_FOLDS)):
+            rest, test = np.flatnonzero(~rows), np.flatnonzero(rows)
+            model.fit(take(X, rest), take(Z, rest))
+            errors.append(as_doubles(model.predict(take(X, test)) - take(Z, test)))
+    return np.concatenate(errors)

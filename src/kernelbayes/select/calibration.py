@@ -50,10 +50,10 @@ def calibrate(model: ConditionalEmbedding | KernelBayesRule) -> Calibration | Co
         if model.method != "importance":
             raise ValueError("the original rule has no leave-one-out form; use method='importance'")
         rule, counts = model.rule_, np.maximum(as_doubles(model.prior_weights_), 0.0)
-        means = model._centre, model.normalize
+        means = model._centre, model.normalize, None, model._held_out()
     else:
         rule, counts = model.conditional_, np.ones(model.conditional_.n)
-        means = centre_of(rule.inputs, rule.outputs), False
+        means = centre_of(rule.inputs, rule.outputs), False, None, None
     if rule.lift is not None:
         raise ValueError("posteriors on the prior's points cannot be left out; use form='b'")
     keep = loo_subset(rule.n)
