@@ -234,35 +234,6 @@ def test_fourier_error_is_within_its_hoeffding_bound(kernel):
     np.testing.assert_allclose(k.diag(X), 1.0, rtol=0.0, atol=1e-12)  # cos^2 + sin^2, 2000 times
 
 
-@pytest.mark.parametrize(
-    "kernel", [k for k in STATIONARY if not isinstance(k, kb.Laplace)], ids=repr
-)
-def test_orthogonal_frequencies_are_unbiased_and_no_worse_on_average(kernel):
-    """Mean squared error over seeds, plain against orthogonal; and the mean is the kernel."""
-    rng, seeds = np.random.default_rng(0), 300
-    exact = kernel(X[:10])
-    errors = {
-        kind: np.array(
-            [kb.fourier(kernel, 2, 8, rng, orthogonal=kind)(X[:10]) - exact for _ in range(seeds)]
-        )
-        for kind in (False, True)
-    }
-    squares = {kind: (e**2).mean(axis=(1, 2)) for kind, e in errors.items()}
-    noise = math.sqrt(sum(s.var() for s in squares.values()) / seeds)
-    # Equal at worst: the difference of two means of 300 may be four standard errors above zero.
-    assert squares[True].mean() <= squares[False].mean() + 4.0 * noise
-    # 45 pairs; six standard errors of each mean (1e-12: the diagonal is exact).
-    spread = errors[True].std(axis=0) / math.sqrt(seeds)
-    assert np.all(np.abs(errors[True].mean(axis=0)) <= 6.0 * spread + 1e-12)
-
-
-def test_orthogonal_frequencies_are_orthogonal():
-    W = kb.fourier(kb.Gaussian(1.0), 5, 24, rng=0, orthogonal=True).frequencies
-    for block in (W[:5], W[5:10], W[10:]):
-        G = block @ block.T
-        assert np.abs(G - np.diag(np.diag(G))).max() < 1e-13 * np.diag(G).max()  # QR rounding
-
-
 def test_fourier_arguments():
     assert kb.fourier(kb.Gaussian(1.0), 2, 4, rng=1) == kb.fourier(kb.Gaussian(1.0), 2, 4, rng=1)
     for arguments, error, message in [
@@ -274,8 +245,6 @@ def test_fourier_arguments():
     ]:
         with pytest.raises(error, match=message):
             kb.fourier(*arguments, rng=0)
-    with pytest.raises(ValueError, match="not Laplace"):
-        kb.fourier(kb.Laplace(1.0), 2, 4, rng=0, orthogonal=True)
     with pytest.raises(ValueError, match="dimension 3, but X has 2 columns"):
         kb.fourier(kb.Gaussian(1.0), 3, 4, rng=0).features(X)
 

@@ -92,11 +92,6 @@ def test_least_squares_and_rank():
     assert lapack.numerical_rank(np.hstack([A, A])) == 6
 
 
-def test_rotations_are_orthogonal():
-    Q = lapack.random_rotation(5, np.random.default_rng(0))
-    np.testing.assert_allclose(Q @ Q.T, np.eye(5), atol=1e-14)
-
-
 def test_the_condition_is_that_of_the_1_norm():
     found = lapack.condition_number(POSITIVE, lapack.cholesky(POSITIVE + 0.5 * np.eye(6)), 0.5)
     expected = np.linalg.cond(POSITIVE + 0.5 * np.eye(6), 1)

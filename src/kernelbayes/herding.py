@@ -254,8 +254,8 @@ def climb(
         v = f(start + (u + corners) * scale)
         return -float(v[0]), (v[d + 1 :] - v[1 : d + 1]) / (2.0 * ASCENT_STEP)
 
-    options = {"maxiter": 50, **options}
-    found = minimize(down, np.zeros(d), jac=True, method="L-BFGS-B", options=options)
+    limits = {"maxiter": 50} | options
+    found = minimize(down, np.zeros(d), jac=True, method="L-BFGS-B", options=limits)
     return start + found.x * scale if -found.fun > at_start else start
 
 

@@ -177,7 +177,7 @@ def drift_report(
     if len(parts) > alpha * (draws + 1):
         warn(
             f"no column of {len(parts)} can be named with {draws} permutations: corrected p-values "
-            f"are at least {min(1.0, len(parts) / (draws + 1)):.2g}, above alpha; give more"
+            f"are at least {len(parts) / (draws + 1):.2g}; give more"
         )
     with quiet():  # a constant column needs no warning: its p-value is 1
         tests = {name: part.test(draws, generator) for name, part in parts.items()}

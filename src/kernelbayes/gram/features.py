@@ -23,7 +23,7 @@ from kernelbayes.arrays import (
 )
 from kernelbayes.gram.finite import Fourier as Fourier
 from kernelbayes.gram.finite import Landmarks as Landmarks
-from kernelbayes.gram.lapack import cholesky, eliminate, pivoted_factor, random_rotation
+from kernelbayes.gram.lapack import cholesky, eliminate, pivoted_factor
 from kernelbayes.kernels import Kernel
 from kernelbayes.kernels.base import as_kernel
 from kernelbayes.points import column_names, count, doubled, take
@@ -154,9 +154,7 @@ def pivoted_cholesky(
     return _on_landmarks(kernel, take(X, pivots), error, names)
 
 
-def fourier(
-    kernel: Kernel, dim: int, rank: int, rng: Rng = None, *, orthogonal: bool = False
-) -> Fourier:
+def fourier(kernel: Kernel, dim: int, rank: int, rng: Rng = None) -> Fourier:
     """Random Fourier features of a shift-invariant kernel on R^dim.
 
     Parameters
@@ -167,9 +165,6 @@ def fourier(
     rank : int
         Number of features, even: half cosines, half sines.
     rng : int, Generator or None
-    orthogonal : bool
-        Orthogonal frequencies (Yu et al. 2016), which lower the error; not for Laplace, whose
-        spectrum is not rotation invariant.
 
     Each entry of the Gram matrix is an average of rank/2 bounded terms, so its error is at most
     sqrt(4 log(2/p) / rank) with probability 1 - p (Hoeffding), whatever n or the dimension.
@@ -185,8 +180,7 @@ def fourier(
     if rank % 2:
         raise ValueError(f"rank must be an even number of at least 2, got {rank}")
     rng, q, kernel = as_generator(rng), rank // 2, as_kernel(kernel)
-    normal = _orthogonal_gaussian(q, dim, rng) if orthogonal else None
-    return Fourier(kernel, kernel.spectrum(q, dim, rng, normal))
+    return Fourier(kernel, kernel.spectrum(q, dim, rng))
 
 
 def cheap_features(kernel: Kernel, points: Points, rank: int, rng: Rng) -> Kernel:
@@ -203,9 +197,8 @@ def _each_category(kernel: Kernel, X: Points, order: Ints) -> Ints:
     first = np.full(len(order), OF_EACH)  # how many of a category of the point stand before it
     for _, own, part in kernel.split(X):
         if own.is_categorical and part.ndim == 1:
-            codes, counts = np.unique(
-                to_numpy(part)[order], return_inverse=True, return_counts=True
-            )[1:]
+            codes = np.unique(to_numpy(part)[order], return_inverse=True)[1]
+            counts = np.bincount(codes)
             before = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
             first = np.minimum(first, before[np.argsort(np.argsort(codes, kind="stable"))])
     return order[np.argsort(first, kind="stable")]
@@ -231,13 +224,6 @@ def _on_landmarks(
         r = int(np.sum(squares > 10.0 * len(L) * epsilon(K) * squares.max(initial=0.0)))
         factor = cholesky(K[:r, :r]) if r else 1.0 + 0.0 * K[:1, :1]
     return Landmarks(kernel, Z, factor, sample_or_error, names)
-
-
-def _orthogonal_gaussian(q: int, dim: int, rng: Generator) -> Floats:
-    """Rows with the norms of Gaussian vectors, orthogonal within each group of ``dim``."""
-    groups = [random_rotation(dim, rng) for _ in range(0, q, dim)]
-    directions = np.concatenate(groups)[:q]
-    return directions * np.sqrt(rng.chisquare(dim, size=(q, 1)))
 
 
 def partial_cholesky(

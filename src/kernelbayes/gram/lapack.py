@@ -14,7 +14,7 @@ import scipy.linalg
 from array_api_compat import is_torch_array
 
 from kernelbayes.arrays import epsilon, like, namespace, to_float
-from kernelbayes.types import Array, Floats, Generator, Ints
+from kernelbayes.types import Array, Floats, Ints
 
 LinAlgError = np.linalg.LinAlgError
 HAGER_STEPS = 5  # LAPACK's own number: most matrices need two
@@ -239,9 +239,3 @@ def least_squares(A: Floats, B: Floats) -> Floats:
 def numerical_rank(A: Floats) -> int:
     """Numerical rank of A."""
     return int(np.linalg.matrix_rank(A))
-
-
-def random_rotation(dim: int, rng: Generator) -> Floats:
-    """Orthogonal matrix (dim, dim), uniform on the orthogonal group (Mezzadri 2007)."""
-    Q, R = np.linalg.qr(rng.normal(size=(dim, dim)))
-    return np.asarray(Q * np.sign(R.diagonal()))

@@ -211,12 +211,9 @@ class Kernel(ABC):
         """Parts of a joint variable, each as its key, kernel and points; else itself."""
         return [("", self, points)]
 
-    def spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None = None) -> Floats:
-        """Draw q frequencies (q, dim) from the spectral distribution of a stationary kernel.
-
-        ``normal`` are standard normal draws (q, dim) to start from, independent or not.
-        """
-        del q, dim, rng, normal
+    def spectrum(self, q: int, dim: int, rng: Generator) -> Floats:
+        """Draw q frequencies (q, dim) from the spectral distribution of a stationary kernel."""
+        del q, dim, rng
         raise TypeError(
             f"Fourier features need a Gaussian, Laplace, Matern or RationalQuadratic kernel, got "
             f"{type(self).__name__}; use nystrom or pivoted_cholesky, which take any kernel"

@@ -23,6 +23,7 @@ categories differ by as much as two typical values of a column of numbers.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from functools import reduce
 from numbers import Number
@@ -49,6 +50,7 @@ TYPICAL = math.sqrt(2.0)
 # Rows from which a column of categories that are all different is taken for names or text: ten
 # draws from a hundred categories all differ with probability 0.63, twenty with 0.13.
 FEWEST_NAMES = 20
+NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")  # as files have them
 
 
 def default_kernel(X: PointsLike, name: str = "X") -> Kernel:
@@ -230,15 +232,11 @@ def _product(columns: Columns, name: str) -> Kernel:
 
 
 def _warn_of_numbers(column: npt.NDArray[Any], name: str) -> bool:
-    """Warn if most of many categories (n,) are numbers written as text; whether they are.
-
-    Whole numbers alone may be codes. Among them a "?" or "n/a" keeps a file's column from being
-    read as one of numbers.
-    """
+    """Warn, if most of many categories (n,) are numbers as text; whole ones alone may be codes."""
     if column.ndim != 1 or column.dtype.kind not in "OU":
         return False
     found = {str(value) for value in column}
-    others = sorted(text for text in found if not _reads_as_number(text))
+    others = sorted(text for text in found if not NUMBER.fullmatch(text))
     codes = not others and not any("." in text for text in found)
     if len(found) <= FEWEST_NAMES or 2 * len(others) > len(found) or codes:
         return False
@@ -248,10 +246,3 @@ def _warn_of_numbers(column: npt.NDArray[Any], name: str) -> bool:
         "measure something, make them numbers: pandas.to_numeric(column, errors='coerce')"
     )
     return True
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

@@ -18,17 +18,16 @@ class Stationary(Kernel):
     is_stationary = True
     is_vector = True  # the kernel is a function of a distance
 
-    def spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None = None) -> Floats:
+    def spectrum(self, q: int, dim: int, rng: Generator) -> Floats:
         """Draw q frequencies (q, dim) from the spectral distribution."""
         bandwidth = np.asarray(self.bandwidth)
         if bandwidth.ndim and len(bandwidth) != dim:
             raise ValueError(f"the kernel has {len(bandwidth)} bandwidths, but dim is {dim}")
-        return np.asarray(self._unit_spectrum(q, dim, rng, normal) / bandwidth)
+        return np.asarray(self._unit_spectrum(q, dim, rng) / bandwidth)
 
-    def _unit_spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None) -> Floats:
+    def _unit_spectrum(self, q: int, dim: int, rng: Generator) -> Floats:
         """Frequencies for the bandwidth 1: the Gaussian kernel's, times random lengths."""
-        W = rng.normal(size=(q, dim)) if normal is None else normal
-        return W * np.sqrt(self._mixing(q, rng))
+        return rng.normal(size=(q, dim)) * np.sqrt(self._mixing(q, rng))
 
     def _mixing(self, q: int, rng: Generator) -> Floats | float:  # noqa: ARG002
         """Squared lengths (q, 1) relative to Gaussian frequencies: the kernel as a mixture."""

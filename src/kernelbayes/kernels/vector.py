@@ -149,9 +149,7 @@ class Laplace(Bandwidth, Stationary):
 
     _metric = "cityblock"
 
-    def _unit_spectrum(self, q: int, dim: int, rng: Generator, normal: Floats | None) -> Floats:
-        if normal is not None:
-            raise ValueError("orthogonal frequencies need a rotation-invariant kernel, not Laplace")
+    def _unit_spectrum(self, q: int, dim: int, rng: Generator) -> Floats:
         return rng.standard_cauchy((q, dim))
 
     def _cross(self, X: Points, Y: Points) -> Array:

@@ -223,9 +223,8 @@ def left_out(
     s = _scales(noise, among, squares)
     r = e / np.where(s > 0.0, s, 1.0)
     if held_out is not None:  # kernels that were chosen on these pairs flatter them
-        both = (np.mean(np.abs(one), axis=0) for one in (held_out(), e))
-        top, bottom = np.maximum(list(both), np.finfo(float).tiny)
-        r *= np.maximum(1.0, top / bottom)
+        own_size = np.maximum(np.mean(np.abs(e), axis=0), np.finfo(float).tiny)
+        r *= np.maximum(1.0, np.mean(np.abs(held_out()), axis=0) / own_size)
     return Calibration(pits, weights, None, rows, squares, r, rule.n, prior, own)
 
 

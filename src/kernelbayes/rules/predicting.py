@@ -144,9 +144,9 @@ class Predicting:
     def _held_out(self) -> Callable[[], Floats] | None:
         """Errors of held-out folds, where a kernel was chosen on so few pairs that it matters."""
         x, z = self.rule_.inputs, self.rule_.outputs
-        few = 2 * HELD_OUT_FOLDS <= x.n <= CHOSEN_PAIRS
-        chosen = few and self.kernel_x is None and not self.under_prior_
-        return partial(_errors_of_folds, clone(self), x.points, z.points) if chosen else None
+        few = 2 * HELD_OUT_FOLDS <= x.n <= CHOSEN_PAIRS and not self.under_prior_
+        again = partial(_errors_of_folds, clone(self), x.points, z.points)
+        return again if few and self.kernel_x is None else None
 
     def _table(self, X: PointsLike) -> PointsLike:
         """One observation given by name as a table of one row; anything else as it is."""
