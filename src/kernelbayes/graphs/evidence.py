@@ -112,7 +112,8 @@ def _by_node(learned: Learned, evidence: Any) -> dict[Node, Any]:
     if kind is None and not isinstance(evidence, Mapping):
         raise TypeError(f"evidence must be a mapping from nodes, got {type(evidence).__name__}")
     names = list(evidence.keys() if kind != "DataFrame" else evidence.columns)
-    joined = {n: list(n) for n in nodes if isinstance(n, tuple) and {*n} <= {*names} - {*nodes}}
+    free = {*names} - {*nodes}
+    joined = {n: list(n) for n in nodes if free and isinstance(n, tuple) and free.issuperset(n)}
     read = {name for columns in joined.values() for name in columns}
     frame = kind == "DataFrame"
     found = {n: evidence[c] if frame else {k: evidence[k] for k in c} for n, c in joined.items()}
