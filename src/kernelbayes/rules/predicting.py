@@ -39,7 +39,7 @@ class Predicting:
     kernel_x: KernelLike
     method: BayesMethod
     normalize: bool
-    under_prior_: bool
+    under_prior_: bool = False  # early files do not say
     _centre: Array | None
     _one_dimensional: bool
     filled: Callable[..., Any]
