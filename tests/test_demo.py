@@ -156,16 +156,40 @@ def errors(text):
     return {row.split()[0]: float(row.split()[-5]) for row in rows}
 
 
+def without_torch():
+    raise ImportError
+
+
 def test_the_filter_beats_the_nearest_frames_on_a_small_story(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(story, "LABELLED", 500)
     monkeypatch.setattr(story, "FRAME_SCALES", (0.25,))
+    monkeypatch.setattr(story, "import_torch", without_torch)
     page = tmp_path / "robot.html"
     text = "\n".join(story.demo(tmp_path, 0, page))
     error = errors(text)
     assert "Where is the robot?" in page.read_text()
     assert "Metres driven" in text
+    assert "It uses pixels" in text
+    assert "learned features need torch" in text
     assert error["frames"] < error["nearest"] < error["always"]
+
+
+@pytest.mark.torch
+def test_with_torch_the_camera_is_chosen_and_told_of(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(story, "FRAME_SCALES", (0.25,))
+    monkeypatch.setattr(story, "LEARNED", {"dim": 4, "epochs": 2, "rng": 0})
+    labelled = Drive.simulated(120, 0)
+    _, features, told = story.choose_filter(labelled)
+    assert ("uses learned features" in told) == (features is not None)
+    # Where pixels say nothing, features are taken, and the filter sees them.
+    monkeypatch.setattr(story, "distance", lambda guess, truth: np.array([truth.X.shape[1]]))
+    model, features, told = story.choose_filter(labelled)
+    assert "uses learned features" in told
+    assert "error 384.00 m with pixels, learned features 4.00 m" in told
+    assert features is not None
+    assert model.X_.shape == (120, 4)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernelbayes.arrays import as_generator
 from kernelbayes.demo.building import ALIKE, NORTH, ROOM, ROOMS, SOUTH, WIDTH, look
+from kernelbayes.learned import Learned
 from kernelbayes.types import Floats, Rng
 
 SPEED, TURN = 0.4, np.radians(40.0)  # at most, in metres and radians per frame
@@ -25,6 +26,7 @@ class Drive:
     frames: Floats
     states: Floats
     wheels: Floats
+    features: Learned | None = None
 
     @classmethod
     def simulated(cls, length: int, rng: Rng = None, room: str | None = None) -> Self:
@@ -53,7 +55,9 @@ class Drive:
 
     @property
     def X(self) -> Floats:
-        """Observations: pixels (T, ROWS * COLUMNS * 3)."""
+        """Observations: pixels (T, ROWS * COLUMNS * 3), or their features."""
+        if self.features is not None:
+            return np.asarray(self.features.features(self.frames))
         return self.frames.reshape(len(self.frames), -1)
 
     @property

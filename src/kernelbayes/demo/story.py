@@ -3,16 +3,18 @@
 A robot with a camera of a few pixels drives through a building. It learns from 1000 frames and the
 places where they were taken; it knows nothing else about cameras and walls. Its wheels measure how
 far it moved and turned since the last frame, with errors. Then it is switched on at unknown places
-and tracks its position from frames and wheels. The labelled frames choose the bandwidth and the
-number of neighbours of the baseline. Building, ridges, share of carried particles and candidate
-bandwidths were set by hand during development, with test drives of seeds 0 to 5, 7, 77, 100, 101,
-3001 and 3002. On 20 starts of seeds 3003 and 3004, run once, the robot was localised after at most
-4.2 metres, in half of them within 1.4; one of the ten starts of seed 0 takes 7.2, of which 4.4 are
-in one of the two rooms.
+and tracks its position from frames and wheels. The labelled frames choose the bandwidth, pixels or
+learned features (if torch is installed), and the number of neighbours of the baseline. Building,
+ridges, share of carried particles and candidate bandwidths were set by hand during development,
+with test drives of seeds 0 to 5, 7, 77, 100, 101, 3001 and 3002. On 20 starts of seeds 3003 and
+3004, run once, the robot was localised after at most 4.2 metres, in half of them within 1.4; one of
+the ten starts of seed 0 takes 7.2, of which 4.4 are in one of the two rooms.
 """
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,8 @@ from kernelbayes.demo.drive import Drive, roll
 from kernelbayes.embedding import embed
 from kernelbayes.filters import Beliefs, KernelMonteCarloFilter
 from kernelbayes.kernels import Gaussian
+from kernelbayes.learned import Learned, NeuralFeatures
+from kernelbayes.learned.nets import import_torch
 from kernelbayes.plot.canvas import empty_figure
 from kernelbayes.plot.demo import Drawing
 from kernelbayes.report import report
@@ -36,6 +40,7 @@ LOST = 20  # frames during which it may still be searching
 FOUND, IN_A_ROW = 1.0, 5  # localised: an error below this (metres) for this many frames in a row
 # Candidates: bandwidths of frames over the median distance, and numbers of neighbours.
 FRAME_SCALES, HOW_MANY = (0.25, 0.4), (1, 2, 3, 5, 10)
+LEARNED = {"dim": 32, "epochs": 100, "rng": 0, "progress": False}  # about three seconds
 STATE_SCALE = 0.2  # bandwidth of states over the median distance
 RIDGE, STATE_RIDGE = 1.0, 1e-5
 PARTICLES = 500  # half as many as labelled frames, so that a step takes a fiftieth of a second
@@ -60,11 +65,12 @@ def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
     yield "Its wheels measure how far it moved and turned, with errors of a few per cent."
     yield f"It learns from {LABELLED} frames and the places where they were taken ..."
     k = choose_neighbours(labelled)
-    model = choose_filter(labelled)
+    model, features, camera = choose_filter(labelled)
+    yield camera
     # The first start is in one of the two rooms that look the same, the others are anywhere.
     drives = [Drive.simulated(FRAMES, rng, "a" if i == 0 else None) for i in range(SWITCHED_ON)]
     yield f"It is switched on {SWITCHED_ON} times at unknown places and drives {FRAMES} frames ..."
-    beliefs = follow(model, drives)
+    beliefs = follow(model, [replace(d, features=features) for d in drives])
     strange = sum(int((b.info.prior_share > UNUSUAL).sum()) for b in beliefs if b.info is not None)
     if strange:
         yield f"({strange} of all {SWITCHED_ON * FRAMES} are far from the training frames)"
@@ -109,12 +115,30 @@ def choose_neighbours(labelled: Drive) -> int:
     return HOW_MANY[int(np.argmin(scores))]
 
 
-def choose_filter(labelled: Drive) -> KernelMonteCarloFilter:
-    """Filter with the bandwidth that does best on the last quarter, learned from the rest."""
-    early, late = last_quarter(labelled)
-    tried = [follow(robot_filter(early, scale), [late])[0].mean() for scale in FRAME_SCALES]
-    best = int(np.argmin([distance(mean, late).mean() for mean in tried]))
-    return robot_filter(labelled, FRAME_SCALES[best])
+def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | None, str]:
+    """Filter that does best on the last quarter, features of frames (None: pixels), and a line."""
+    tried, scores = [(scale, False) for scale in FRAME_SCALES], []
+    with suppress(ImportError):
+        import_torch()
+        tried.append((FRAME_SCALES[0], True))
+    for scale, learned in tried:
+        early, late = last_quarter(labelled)
+        if learned:
+            psi = learn_features(early)
+            early, late = replace(early, features=psi), replace(late, features=psi)
+        mean = follow(robot_filter(early, scale), [late])[0].mean()
+        scores.append(float(distance(mean, late).mean()))
+    scale, learned = tried[int(np.argmin(scores))]
+    said = f"error {min(scores[: len(FRAME_SCALES)]):.2f} m with pixels, learned features "
+    said += f"{scores[-1]:.2f} m" if len(tried) > len(FRAME_SCALES) else "need torch"
+    said = f"It uses {'learned features' if learned else 'pixels'} of its camera ({said})."
+    features = learn_features(labelled) if learned else None
+    return robot_filter(replace(labelled, features=features), scale), features, said
+
+
+def learn_features(labelled: Drive) -> Learned:
+    """Features of frames that predict the state."""
+    return NeuralFeatures(**LEARNED).fit(labelled.frames, labelled.Z)  # type: ignore[arg-type]
 
 
 def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
