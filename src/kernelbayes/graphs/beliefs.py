@@ -166,8 +166,20 @@ class GraphBeliefs(HtmlTable, Mapping[Node, Embedding | Batch]):
         at = np.array([passed.learned.graph.position[node] for node in nodes])
         number = int(passed.domain[at[0]])
         logs = passed.totals(number, passed.place[at])
-        logs = logs + np.log(passed.learned.domains[number].shares)
+        linear, domain = passed.learned.linear, passed.learned.domains[number]
+        if linear is not None and self._given is not None and linear.adds_to(nodes[0], domain):
+            logs = linear.pooled(nodes[0], domain, logs[0], *self._given)[None]
+        logs = logs + np.log(domain.shares)
         return np.moveaxis(softmax(logs, axis=-1), 0, 1)
+
+    @cached_property
+    def _given(self) -> tuple[Floats, Floats] | None:
+        """Means and variances of a learned tree's Gaussian, unless some evidence is uncertain."""
+        passed, linear = self._passed, self._passed.learned.linear
+        uncertain = any(one.embedding is not None for one in passed.observed.values())
+        if linear is None or uncertain or passed.likelihoods:
+            return None
+        return linear.given(linear.rows(passed.learned, passed.observed, passed.cases))[:2]
 
     def _embedding(
         self, points: Points, weights: Floats, kernel: Kernel, names: Names, batch: bool = False

@@ -3,18 +3,24 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
+from kernelbayes.arrays import as_array, as_doubles, quiet
+from kernelbayes.gram.loo import loo_subset
+from kernelbayes.graphs.evidence import read_evidence
+from kernelbayes.graphs.linear import Linear, columns
 from kernelbayes.graphs.propagate import Propagation
-from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels
+from kernelbayes.graphs.reading import Kernels, Learned, edge_kernels, learn, part, rows_of
 from kernelbayes.graphs.relation import Domain, Floor, Relation
 from kernelbayes.graphs.structure import Node
 from kernelbayes.kernels import Kernel, Laplace
+from kernelbayes.rules.conditional import Ridge
 from kernelbayes.select.search import coarse_to_fine
 from kernelbayes.tables import Row, Table
-from kernelbayes.types import Floats, PointsLike
+from kernelbayes.types import Floats, Ints, PointsLike
 
 # Multiples of the median distance tried first as bandwidths, and the narrowest. The best is near 1
 # for a smooth chain of 1000 pairs, and near 1/10 for neighbouring pixels of an image with edges.
@@ -30,6 +36,11 @@ LAPLACE_POINTS = 500
 # favour kernels that are too wide for the full sample. At least 500 of each half are scored, more
 # where a message has few values: scores of good kernels differ by about a hundredth.
 SCALE_PAIRS, SCORED_PAIRS, SCORED_VALUES = 10_000, 500, 500_000
+# Shares of the Gaussian tried. With all of it, intervals of what is not linear are too short.
+SHARES = (0.0, 0.25, 0.5, 0.75)
+# Rows used to choose the share, folds of them, times that cells of a fold are hidden; pairs that an
+# edge must have, as a fold may leave it with none of fewer; the share of numbers hidden.
+SHARE_ROWS, FOLDS, REPEATS, SHARE_PAIRS, HIDDEN = 2000, 4, 5, 20, 0.1
 
 
 def held_out_scores(relation: Relation, floor: Floor) -> Floats:
@@ -176,3 +187,56 @@ def scored_iterations(
     passed.after_iteration = watch  # type: ignore[method-assign]
     passed.run("synchronous", most, tolerance)
     return np.array(scores)
+
+
+def choose_share(learned: Learned, data: Mapping[Node, PointsLike], ridge: Ridge) -> Learned:
+    """Add a Gaussian of all columns to a learned tree, with the share best on held-out cells.
+
+    Some of the numbers in each fold of the rows are hidden, besides those that are missing, and
+    scored by the continuous ranked probability score, in standard deviations of each column.
+    """
+    graph, parts = learned.graph, {node: part(data[node], node) for node in learned.graph.nodes}
+    rows = loo_subset(len(parts[graph.nodes[0]].present), SHARE_ROWS)
+
+    def values(rows: Ints) -> dict[Node, PointsLike]:
+        return {node: rows_of(one.values, rows) for node, one in parts.items()}
+
+    linear = Linear.of(learned, read_evidence(learned, values(rows)), len(rows))
+    targets = [node for node in graph.nodes if linear.adds_to(node, learned.domain_of(node))]
+    few = min((len(relation.i) for relation in learned.relations), default=0) < SHARE_PAIRS
+    if few or sum(b > a for a, b in linear.places.values()) < 3 or not targets:
+        return learned
+    kernels: dict[Any, Any] = {node: learned.domain_of(node).kernel for node in graph.nodes}
+    for name, relation in zip(graph.names, learned.relations, strict=True):
+        kernels[name] = tuple(one.kernel for one in relation.domains)
+    rng, losses = np.random.default_rng(0), np.zeros(len(SHARES))
+    order = rng.permutation(rows)
+    for fold in range(FOLDS):
+        test = order[fold::FOLDS]
+        train = values(np.setdiff1d(rows, test))
+        inner = learn(graph.edges, None, train, kernels, ridge, learned.domains[0].rank, 0)
+        model = Linear.of(inner, read_evidence(inner, train), len(rows) - len(test))
+        for _ in range(REPEATS):
+            evidence, truth = values(test), {}
+            for node in targets:
+                own = as_doubles(as_array(evidence[node])).reshape(len(test), 1)
+                hidden = rng.random((len(test), 1)) < HIDDEN
+                truth[node] = np.where(hidden, own, np.nan)
+                evidence[node] = np.where(hidden, np.nan, own)
+            observed = read_evidence(inner, evidence)
+            passed = Propagation(inner, observed, {}, len(test))
+            E, var, _ = model.given(model.rows(inner, observed, len(test)))
+            with quiet():
+                passed.run("tree", 1, 1.0)
+            for node, own in truth.items():
+                lost, domain = np.flatnonzero(~np.isnan(own)), inner.domain_of(node)
+                at, x = graph.position[node], columns(domain, domain.points)[:, 0]  # sorted
+                above = x[:-1] >= columns(domain, own[lost])
+                logs = passed.totals(int(passed.domain[at]), passed.place[[at]])[0, lost]
+                for k, share in enumerate(SHARES):
+                    model = replace(model, share=share)
+                    pooled = model.pooled(node, domain, logs, E[lost], var[lost])
+                    below = np.cumsum(softmax(pooled + np.log(domain.shares), axis=-1), axis=1)
+                    losses[k] += float(((below[:, :-1] - above) ** 2 @ np.diff(x)).sum())
+    best = SHARES[int(losses.argmin())]
+    return replace(learned, linear=replace(linear, share=best) if best else None)

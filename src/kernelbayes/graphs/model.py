@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelbayes.arrays import as_generator, quiet, warn
 from kernelbayes.graphs.beliefs import GraphBeliefs, most_probable
-from kernelbayes.graphs.choose import choose_scales, rescaled, scored_iterations
+from kernelbayes.graphs.choose import choose_scales, choose_share, rescaled, scored_iterations
 from kernelbayes.graphs.evidence import VirtualEvidence, check_node, read_evidence, read_likelihoods
 from kernelbayes.graphs.propagate import SCHEDULES, Propagation, Schedule
 from kernelbayes.graphs.reading import Kernels, Learned, learn
@@ -42,8 +42,9 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     graph : iterable of edges, networkx graph, "tree" or None
-        Undirected. "tree" learns the spanning tree of largest dependence (HSIC) from the data. None
-        takes the edges of ``templates``.
+        Undirected. "tree" learns the spanning tree of largest dependence (HSIC) from the data; a
+        Gaussian of all columns adds to its beliefs about numbers if held-out cells are clearly
+        better with it. None takes the edges of ``templates``.
     kernels : Kernel or mapping from nodes, edges or templates to kernels, optional
         A kernel of an edge (or a pair, one per end) replaces those of its nodes. The default is a
         Gaussian with the median bandwidth for numbers and Delta for anything else.
@@ -79,6 +80,8 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         Nodes and edges in use.
     tuning_ : Table
         The last search: kernels of nodes and edges, or numbers of iterations.
+    share_ : float
+        Share of the Gaussian of all columns in beliefs, from 0 to 3/4.
     ridges_ : mapping
         From edges (or templates) to the ridges of the regressions on their first and second node.
     """
@@ -116,6 +119,9 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         if option(self.scales, "scales", ("held-out", "median")) == "held-out":
             found = choose_scales(self.learned_, self.kernels, self._floor())
             self.learned_, self.tuning_ = found
+            if isinstance(self.graph, str):  # a learned tree
+                self.learned_ = choose_share(self.learned_, data, self.ridge)
+        self.share_ = self.learned_.linear.share if self.learned_.linear else 0.0
         for relation in self.learned_.relations:
             _ = relation.operators
         self.iterations_: int | None = None

@@ -9,6 +9,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from kernelbayes.arrays import as_array, frame_kind, to_numpy
+from kernelbayes.graphs.linear import Linear
 from kernelbayes.graphs.relation import Domain, Relation
 from kernelbayes.graphs.structure import Graph, GraphLike, Node, Templates, chow_liu, read_graph
 from kernelbayes.kernels import Kernel
@@ -98,6 +99,7 @@ class Learned:
     graph: Graph
     domains: tuple[Domain, ...]
     relations: tuple[Relation, ...]
+    linear: Linear | None = None  # beside a learned tree
 
     def domain_of(self, node: Node) -> Domain:
         """Sample of a node."""
