@@ -28,7 +28,7 @@ def test_demo_prints_a_table_and_writes_a_picture_and_a_film(tmp_path, capsys):
     printed = capsys.readouterr().out
     for method in ("always the middle", "nearest frames", "frames and wheels"):
         assert sum(line.startswith(method) for line in printed.splitlines()) == 1
-    # HtmlTable, not warned of.
+    # Printed, not warned of.
     assert re.search(r"[1-9]\d* of all 48 are far from the training frames", printed)
     for name, start in (("robot.png", b"\x89PNG\r\n"), ("robot.gif", b"GIF89a")):
         assert str(out / name) in printed

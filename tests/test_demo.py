@@ -144,10 +144,10 @@ def test_metres_in_the_rooms_that_look_the_same_are_told():
         alike = seen.metres_alike
         assert (alike > 0.0) == (room in ("a", "f"))
         assert alike < seen.metres[-1]  # it has left the room
-    assert story.told(7.21, 4.4) == "7.2 (4.4)"
-    assert story.told(2.1, 4.4) == "2.1 (2.1)"
-    assert story.told(3.0, 0.0) == "3.0"
-    assert story.told(np.nan, 4.4) == "never (4.4)"
+    assert story.metres_in_words(7.21, 4.4) == "7.2 (4.4)"
+    assert story.metres_in_words(2.1, 4.4) == "2.1 (2.1)"
+    assert story.metres_in_words(3.0, 0.0) == "3.0"
+    assert story.metres_in_words(np.nan, 4.4) == "never (4.4)"
 
 
 def errors(text):

@@ -403,7 +403,7 @@ def test_forecasts_of_observations_that_nothing_is_known_about(monkeypatch):
         V, lost, _ = predict(*given)
         return V, lost, 0.0 * V
 
-    monkeypatch.setattr("kernelbayes.filters.loop.predict", without_weights)
+    monkeypatch.setattr("kernelbayes.filters.forecast.predict", without_weights)
     with pytest.warns(kb.NumericalWarning, match="2 of 2 forecasts of observations"):
         found = model.forecast(X[:10], 2)
     np.testing.assert_allclose(found.observations.mean(), np.tile(X.mean(axis=0), (2, 1)))

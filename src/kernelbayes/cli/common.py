@@ -26,8 +26,8 @@ def model_of(
         fitting = ("data", "x", "z", "u", "prior", "rank", "tune", "save")
         given = [name for name in fitting if getattr(arguments, name, None)]
         if given:
-            told = ", ".join("TRAIN" if name == "data" else f"--{name}" for name in given)
-            raise InputError(f"the model in {path} is fitted already; leave out {told}")
+            words = ", ".join("TRAIN" if name == "data" else f"--{name}" for name in given)
+            raise InputError(f"the model in {path} is fitted already; leave out {words}")
         with errors.explained("read", path):
             found = load(path)
         if isinstance(found, kind):
@@ -50,7 +50,7 @@ def model_of(
 def check_asked(arguments: argparse.Namespace, words: str) -> None:
     """Raise an error, before anything is fitted, if there is nothing to do or to write."""
     if arguments.new is None and arguments.save is None:
-        raise InputError(words)
+        raise InputError(words if arguments.model is None else "give new observations: --new FILE")
     if arguments.new is None and (arguments.out or arguments.report):
         raise InputError("--out and --report need new observations: give --new FILE")
 

@@ -48,8 +48,8 @@ def _filter(arguments: argparse.Namespace) -> None:
         found = model.smooth(X, u) if arguments.smooth else model.filter(X, u)
         beliefs.append(found)
         label = {} if sequence is None else {sequence: part[sequence]}
-        told = () if found.info is None else ("support", "ess")
-        trust = {name: to_numpy(getattr(found.info, name)) for name in told}
+        known = () if found.info is None else ("support", "ess")
+        trust = {name: to_numpy(getattr(found.info, name)) for name in known}
         tables.append(label | table_of(found, columns["z"], arguments.level) | trust)
     joined = {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
     found = beliefs[0] if len(beliefs) == 1 else beliefs
@@ -106,6 +106,7 @@ def _follow(
     writer = csv.writer(sys.stdout, lineterminator="\n")
     titled = False
     for line, cells in enumerate(reader, start=2):
+        cells = cells or [""] * (len(header) == 1)  # an empty line is an empty cell
         row = Sheet.of(header, {line: cells}, source, columns.get("texts", ()))
         control = None if columns["u"] is None else row.numbers(columns["u"])[0]
         state, info = model.step(state, _observation(row, columns["x"]), control)

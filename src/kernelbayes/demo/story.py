@@ -91,7 +91,8 @@ def demo(out: Path, seed: int = 0, page: Path | None = None) -> Iterator[str]:
     yield ""
     yield f"Metres driven until it was localised (to {FOUND:g} m), for each start; in brackets"
     yield "those in one of the two rooms that look the same, where a frame cannot tell which it is:"
-    yield "  ".join(told(way, d.metres_alike) for way, d in zip(found, drives, strict=True))
+    each = zip(found, drives, strict=True)
+    yield "  ".join(metres_in_words(way, drive.metres_alike) for way, drive in each)
     yield ""
     starts = list(zip(ways, errors, strict=True))
     yield from pictures(out, drives[0], beliefs[0], guesses[0], starts)
@@ -118,13 +119,14 @@ def choose_neighbours(labelled: Drive) -> int:
 def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | None, str]:
     """Filter that does best on the last quarter, features of frames (None: pixels), and a line."""
     tried, scores = [(scale, False) for scale in FRAME_SCALES], []
+    learner = NeuralFeatures(**LEARNED)  # type: ignore[arg-type]
     with suppress(ImportError):
         import_torch()
         tried.append((FRAME_SCALES[0], True))
     for scale, learned in tried:
         early, late = last_quarter(labelled)
         if learned:
-            psi = learn_features(early)
+            psi = learner.fit(early.frames, early.Z)
             early, late = replace(early, features=psi), replace(late, features=psi)
         mean = follow(robot_filter(early, scale), [late])[0].mean()
         scores.append(float(distance(mean, late).mean()))
@@ -132,13 +134,8 @@ def choose_filter(labelled: Drive) -> tuple[KernelMonteCarloFilter, Learned | No
     said = f"error {min(scores[: len(FRAME_SCALES)]):.2f} m with pixels, learned features "
     said += f"{scores[-1]:.2f} m" if len(tried) > len(FRAME_SCALES) else "need torch"
     said = f"It uses {'learned features' if learned else 'pixels'} of its camera ({said})."
-    features = learn_features(labelled) if learned else None
+    features = learner.fit(labelled.frames, labelled.Z) if learned else None
     return robot_filter(replace(labelled, features=features), scale), features, said
-
-
-def learn_features(labelled: Drive) -> Learned:
-    """Features of frames that predict the state."""
-    return NeuralFeatures(**LEARNED).fit(labelled.frames, labelled.Z)  # type: ignore[arg-type]
 
 
 def robot_filter(labelled: Drive, scale: float) -> KernelMonteCarloFilter:
@@ -182,7 +179,7 @@ def found_after(way: Floats, error: Floats) -> float:
     return float(way[near.argmax()]) if near.any() else np.nan
 
 
-def told(way: float, alike: float) -> str:
+def metres_in_words(way: float, alike: float) -> str:
     """Metres until it was localised, and those of them in rooms that look the same."""
     text = "never" if np.isnan(way) else f"{way:.1f}"
     return f"{text} ({np.fmin(way, alike):.1f})" if alike else text

@@ -22,6 +22,8 @@ NOT_STORED = ("cli", "demo", "files", "laws", "plot", "__main__")
 MOVED = {"select.calibration.Calibration": "rules.calibration.Calibration"}
 # Fields that classes no longer have, and the value without which nothing is lost.
 REMOVED = {"Encoder": {"beside": False}}
+# Values that fields no longer have: what was learned in these ways must be fitted again.
+GONE = {"Recipe": {"mean", "quadratic", "quadratic-scale"}}
 
 
 @cache

@@ -5,9 +5,9 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 Any2d = npt.NDArray[np.generic]
-# Steps of a window, more than filters use: no file asks for more than so many times its size. And
-# the rows that say whether an array has windows at all: enough that a third is no chance.
-LONGEST_WINDOW, TRIED = 100, 64
+# Steps of a window, twice what the experiments use: no file asks for more than so many times its
+# size. And the rows that say whether an array has windows at all: enough that a third is no chance.
+LONGEST_WINDOW, TRIED = 32, 64
 
 
 def without_overlaps(A: Any2d) -> tuple[Any2d, Any2d, Any2d] | None:

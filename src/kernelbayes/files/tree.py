@@ -247,6 +247,8 @@ class Decoder:
         allowed = state.keys() if fields is None else fields
         if set(state) - set(allowed) or any(n.startswith("__") for n in state):
             raise ValueError(f"{node['class']} has unknown attributes")
+        if any(value in state.values() for value in known.GONE.get(cls.__name__, ())):
+            raise ValueError(f"{node['class']} was learned in a way that is gone")
         state = completed(cls, state)
         if cls is Conditional and "weighted" in node:
             weights, ridge = self._all(node["weighted"])

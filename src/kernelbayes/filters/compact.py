@@ -112,7 +112,7 @@ def compacted(model: KernelBayesFilter, budget: int) -> KernelBayesFilter:
     small.X_, small.Z_ = take(model.X_, picks), take(model.Z_, picks)
     small.known_ = None if model.known_ is None else model.known_[picks]
     small.lengths_, small.controls_ = (1,) * len(picks), None  # pairs, no sequences
-    small.smoothing_ = replace(smoothing_of(model, told=False), ahead=None)
+    small.smoothing_ = replace(smoothing_of(model, warned=False), ahead=None)
     small.observations_ = _observations(model.observations_, picks, _sums(model, picks))
     ratio = ratio_of(small)
     dynamics = _dynamics(model.dynamics_, picks)

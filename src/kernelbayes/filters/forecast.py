@@ -38,8 +38,7 @@ def ahead(
     """
     W, states, seen, infos, encoder = w[:, None], [], [], [], model.encoder_
     for h in range(horizon):
-        row = None if controls is None else take(controls, [h])
-        row = model.dynamics_.acting(row)
+        row = model.dynamics_.acting(None if controls is None else take(controls, [h]))
         W, lost, gammas = predict(model.dynamics_, W, row, t + h)
         if encoder is not None and encoder.goes_on:  # as a step that observes nothing
             one, past = observe(model, None, past, 1, row)
@@ -50,7 +49,16 @@ def ahead(
         infos.append(StepInfo(np.nan, np.nan, ess, False, False, reset=left >= 1.0, left=left))
         gammas = prior_weights(model.dynamics_, W) if gammas is None else gammas
         seen.append(normalised(gammas[:, 0]))  # over training pairs, KBR13 section 4.3
-    seen = told_ahead(seen, states[0], infos)
+    warn_reset(infos)
+    nothing = [h + 1 for h, w in enumerate(seen) if w is None]
+    if nothing:
+        warn(
+            f"{len(nothing)} of {len(seen)} forecasts of observations ({first_few(nothing)} steps "
+            "ahead) have no weight on the training sample: all training observations count alike. "
+            "Use a wider kernel on states or a larger rank"
+        )
+    equal = xp.ones_like(states[0]) / states[0].shape[0]
+    seen = [equal if w is None else w for w in seen]
     X, names = model.X_, model.names_x_
     estimates = encoder is not None and encoder.regression is not None
     kernel = default_kernel(X) if estimates else model.kernel_x_
@@ -62,11 +70,17 @@ def ahead(
     return replace(beliefs, observations=observations)
 
 
-def told(runs: list[Run]) -> list[Run]:
+def with_warnings(runs: list[Run]) -> list[Run]:
     """Return the runs; warn of the steps that were asked for, numbered over all sequences."""
     infos = [run.infos[t] for run in runs for t in run.kept]
     warn_rescued(infos)
-    warn_empty(infos)
+    empty = [t for t, i in enumerate(infos) if i.observed and not i.fallback and not i.ess > 0.0]
+    if empty:  # only a literal filter lets that happen
+        warn(
+            f"{len(empty)} of {len(infos)} beliefs ({first_few(empty)}) have no weight left: an "
+            "observation was too far from the training sample. Use literal=False, which falls back "
+            "on the prediction, or a wider kernel"
+        )
     warn_reset(infos)
     found = describe_shares(np.array([info.prior_share for info in infos]), "observations")
     if found:
@@ -75,31 +89,3 @@ def told(runs: list[Run]) -> list[Run]:
             "the prediction's (info.prior_share)"
         )
     return runs
-
-
-def warn_empty(infos: list[StepInfo]) -> None:
-    """Say how many beliefs have no weight or NaN, which only a literal filter lets happen."""
-    found = [t for t, i in enumerate(infos) if i.observed and not i.fallback and not i.ess > 0.0]
-    if found:
-        warn(
-            f"{len(found)} of {len(infos)} beliefs ({first_few(found)}) have no weight left: an "
-            "observation was too far from the training sample. Use literal=False, which falls back "
-            "on the prediction, or a wider kernel"
-        )
-
-
-def told_ahead(seen: list[Array | None], like: Array, infos: list[StepInfo]) -> list[Array]:
-    """Warn of forecasts that have left the training states; return those of the observations.
-
-    Their weights (n,) are equal ones, and a warning says so, where there are none.
-    """
-    warn_reset(infos)
-    nothing = [h + 1 for h, w in enumerate(seen) if w is None]
-    if nothing:
-        warn(
-            f"{len(nothing)} of {len(seen)} forecasts of observations ({first_few(nothing)} steps "
-            "ahead) have no weight on the training sample: all training observations count alike. "
-            "Use a wider kernel on states or a larger rank"
-        )
-    equal = namespace(like).ones_like(like) / like.shape[0]
-    return [equal if w is None else w for w in seen]

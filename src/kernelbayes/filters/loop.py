@@ -26,7 +26,7 @@ from kernelbayes.filters.beliefs import (
 )
 from kernelbayes.filters.choose.holdout import calibration_of
 from kernelbayes.filters.encode.encoder import ESTIMATES, Encoder
-from kernelbayes.filters.forecast import ahead, told
+from kernelbayes.filters.forecast import ahead, with_warnings
 from kernelbayes.filters.missing import complete, filled_by_state, split_missing
 from kernelbayes.filters.model import Dynamics, Observations
 from kernelbayes.filters.sequences import (
@@ -146,7 +146,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        runs = told(run_all(self, X, controls, gaps, progress))
+        runs = with_warnings(run_all(self, X, controls, gaps, progress))
         results = filtered(self, runs)
         return ManyBeliefs(results) if is_many(X) else results[0]
 
@@ -167,7 +167,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
             lag = integer(lag, "lag", 0)
         check_is_fitted(self, "dynamics_")
         X = unstacked(X, self.kernel_x_)
-        runs = told(run_all(self, X, controls, gaps, progress))
+        runs = with_warnings(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
         both = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
         if both is not None and complete(each, both.encoder_ is not None and both.encoder_.goes_on):
@@ -291,7 +291,7 @@ def _forecast(
     past = count(X) - 1
     steps = acting(controls, count(X) + horizon, getattr(model, "kernel_u_", None), model.names_u_)
     u = None if steps is None else take(steps, slice(0, past))
-    run = told(run_all(model, X, u, gaps, False))[0]
+    run = with_warnings(run_all(model, X, u, gaps, False))[0]
     future = None if steps is None else take(steps, slice(past, past + horizon))
     window = None
     if model.encoder_ is not None and model.encoder_.goes_on:

@@ -37,10 +37,10 @@ LAPLACE_POINTS = 500
 # where a message has few values: scores of good kernels differ by about a hundredth.
 SCALE_PAIRS, SCORED_PAIRS, SCORED_VALUES = 10_000, 500, 500_000
 # Shares of the Gaussian tried. With all of it, intervals of what is not linear are too short.
-SHARES = (0.0, 0.25, 0.5, 0.75)
+SHARES_TRIED = (0.0, 0.25, 0.5, 0.75)
 # Rows used to choose the share, folds of them, times that cells of a fold are hidden; pairs that an
 # edge must have, as a fold may leave it with none of fewer; the share of numbers hidden.
-SHARE_ROWS, FOLDS, REPEATS, SHARE_PAIRS, HIDDEN = 2000, 4, 5, 20, 0.1
+SHARE_ROWS, SHARE_FOLDS, REPEATS, SHARE_PAIRS, HIDDEN_SHARE = 2000, 4, 5, 20, 0.1
 
 
 def held_out_scores(relation: Relation, floor: Floor) -> Floats:
@@ -167,8 +167,8 @@ def scored_iterations(
         if passed.cases > 1:
             for node, some in zip(nodes, each, strict=True):
                 if not hasattr(some, "__len__") or len(some) != passed.cases:
-                    told = f"{passed.cases} values, one for each case"
-                    raise ValueError(f"the truth of {node!r} must have {told}")
+                    needed = f"{passed.cases} values, one for each case"
+                    raise ValueError(f"the truth of {node!r} must have {needed}")
             each = [value for some in each for value in some]
         features = domain.features(domain.kernel.points(each, "truth"))
         targets[number] = places, features.reshape(len(nodes), passed.cases, -1)
@@ -209,10 +209,10 @@ def choose_share(learned: Learned, data: Mapping[Node, PointsLike], ridge: Ridge
     kernels: dict[Any, Any] = {node: learned.domain_of(node).kernel for node in graph.nodes}
     for name, relation in zip(graph.names, learned.relations, strict=True):
         kernels[name] = tuple(one.kernel for one in relation.domains)
-    rng, losses = np.random.default_rng(0), np.zeros(len(SHARES))
+    rng, losses = np.random.default_rng(0), np.zeros(len(SHARES_TRIED))
     order = rng.permutation(rows)
-    for fold in range(FOLDS):
-        test = order[fold::FOLDS]
+    for fold in range(SHARE_FOLDS):
+        test = order[fold::SHARE_FOLDS]
         train = values(np.setdiff1d(rows, test))
         inner = learn(graph.edges, None, train, kernels, ridge, learned.domains[0].rank, 0)
         model = Linear.of(inner, read_evidence(inner, train), len(rows) - len(test))
@@ -220,7 +220,7 @@ def choose_share(learned: Learned, data: Mapping[Node, PointsLike], ridge: Ridge
             evidence, truth = values(test), {}
             for node in targets:
                 own = as_doubles(as_array(evidence[node])).reshape(len(test), 1)
-                hidden = rng.random((len(test), 1)) < HIDDEN
+                hidden = rng.random((len(test), 1)) < HIDDEN_SHARE
                 truth[node] = np.where(hidden, own, np.nan)
                 evidence[node] = np.where(hidden, np.nan, own)
             observed = read_evidence(inner, evidence)
@@ -233,10 +233,10 @@ def choose_share(learned: Learned, data: Mapping[Node, PointsLike], ridge: Ridge
                 at, x = graph.position[node], columns(domain, domain.points)[:, 0]  # sorted
                 above = x[:-1] >= columns(domain, own[lost])
                 logs = passed.totals(int(passed.domain[at]), passed.place[[at]])[0, lost]
-                for k, share in enumerate(SHARES):
+                for k, share in enumerate(SHARES_TRIED):
                     model = replace(model, share=share)
                     pooled = model.pooled(node, domain, logs, E[lost], var[lost])
                     below = np.cumsum(softmax(pooled + np.log(domain.shares), axis=-1), axis=1)
                     losses[k] += float(((below[:, :-1] - above) ** 2 @ np.diff(x)).sum())
-    best = SHARES[int(losses.argmin())]
+    best = SHARES_TRIED[int(losses.argmin())]
     return replace(learned, linear=replace(linear, share=best) if best else None)

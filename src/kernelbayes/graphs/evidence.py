@@ -166,6 +166,8 @@ def read_likelihoods(learned: Learned, virtual: Any) -> dict[Node, Floats]:
         if isinstance(given, tuple) and len(given) == 2:
             values = _noisy_child(domain, *given, node)
         elif isinstance(given, Mapping):
+            if not domain.kernel.is_categorical:
+                raise TypeError(f"the likelihood of {node!r} is a function: it has no categories")
             states = domain.points.tolist() if hasattr(domain.points, "tolist") else domain.points
             unknown = sorted(map(repr, set(given) - set(states)))
             if unknown:

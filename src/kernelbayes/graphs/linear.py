@@ -18,7 +18,7 @@ from kernelbayes.types import Floats, Points
 # Columns of one node, and indicators of one category, at most: the cost grows with their cube.
 MOST_COLUMNS = 20
 # The covariance has settled when no entry changes by more, in squared standard deviations.
-SETTLED, MOST_STEPS = 1e-3, 50
+SETTLED, EM_STEPS = 1e-3, 50
 # Observed values of which the sample supports less than this (`Domain.trust`) are left out.
 LEAST_TRUST = 0.5
 
@@ -44,7 +44,7 @@ class Linear:
             d = places[node][1]
         found = cls(places, np.zeros(d), np.eye(d))
         X = found.rows(learned, observed, n)
-        for _ in range(MOST_STEPS if d else 0):
+        for _ in range(EM_STEPS if d else 0):
             E, _, total = found.given(X)
             cov = ((E - E.mean(axis=0)).T @ (E - E.mean(axis=0)) + total + np.eye(d)) / (n + 1.0)
             settled = np.abs(cov - found.cov).max() < SETTLED

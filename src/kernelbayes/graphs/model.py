@@ -212,8 +212,10 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         if variables is None:
             fixed = {node for node, one in passed.observed.items() if one.always}
             variables = [node for node in graph.nodes if node not in fixed]
-        elif not isinstance(variables, list) and (
-            not isinstance(variables, tuple) or variables in graph.position
+        elif (
+            not isinstance(variables, Sequence)
+            or isinstance(variables, str)
+            or (isinstance(variables, tuple) and variables in graph.position)
         ):
             variables = [variables]
         for node in variables:
@@ -221,12 +223,12 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         chosen = self.iterations_ is not None
         most = self.iterations_ or integer(self.max_iterations, "max_iterations")
         passed.run(self.schedule, most, positive(self.tolerance, "tolerance"), chosen)
-        told = describe_shares(passed.filled, "cases")
-        if told:
+        found = describe_shares(passed.filled, "cases")
+        if found:
             some = sorted({str(graph.nodes[passed.source[d]]) for d in passed.lost})[:5]
             warn(
                 f"messages from {', '.join(some)} carry evidence outside the training pairs, or of "
-                f"a value alone there, in {told[0]}: {told[1]} of it is replaced by the marginal"
+                f"a value alone there, in {found[0]}: {found[1]} of it is replaced by the marginal"
             )
         return GraphBeliefs(variables, passed, single)
 

@@ -38,10 +38,10 @@ FIRST_BACK, BACK_FACTOR = 0.1, 10.0**0.5
 BACK_RANGE = (3e-5, 10.0)
 
 
-def smoothing_of(model: KernelBayesFilter, told: bool) -> Smoothing:
+def smoothing_of(model: KernelBayesFilter, warned: bool) -> Smoothing:
     """Return how a fitted filter smooths, chosen when it is first needed and kept.
 
-    If it is to be told, with a warning where the backward step gains nothing.
+    If ``warned``, with a warning where the backward step gains nothing.
     """
     given, found = model.back_ridge, model.smoothing_
     if not isinstance(given, str) and model.calibration_ is None:
@@ -49,7 +49,7 @@ def smoothing_of(model: KernelBayesFilter, told: bool) -> Smoothing:
     if found is None or (not isinstance(given, str) and found.ridge != given):
         with quiet():  # about blocks that the user has not asked about
             found = model.smoothing_ = choose_smoothing(model, training_parts(model))
-    if told and not found.gains:
+    if warned and not found.gains:
         warn(
             "smoothing gains nothing here: on blocks left out its loss is "
             f"{found.smoothed:.3g}, that of filtering {found.filtered:.3g}; the beliefs are the "

@@ -17,7 +17,7 @@ first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -43,7 +43,6 @@ class Track:
 
     first: Regressed  # on one observation
     second: Regressed  # on the track's mean and the estimate of the window
-    alone: bool  # whether the mean is an estimate where nothing is observed
     centre: Floats  # of the states (q,), and their scale
     unit: Floats
     moves: Floats  # (q, 2q + p + 1): A_1, A_2, B, a
@@ -52,11 +51,11 @@ class Track:
     error: Floats  # (q, q)
     mean: Floats  # (2q,), of two states in a row, and their covariance
     cov: Floats
+    alone: bool = field(default=False, kw_only=True)  # the mean goes on where nothing is seen
 
     def __call__(self, X: Array, P: Array, gaps: Gaps, back: bool, U: Points) -> Array:
         """Estimates (T, q) from observations X (T, d), estimates P of windows and controls U."""
-        M = self.means(self.first(X), gaps, back, U)
-        return self.second(self.beside(M, P))
+        return self.second(self.beside(self.means(self.first(X), gaps, back, U), P))
 
     def beside(self, M: Floats, P: Array) -> Array:
         """Means of the track with the estimates P (T, q) of windows; NaN where there is none."""
@@ -174,7 +173,7 @@ def learn_track(
     centre, unit = H.mean(axis=0), H.std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
     fields = _linear((Y - centre) / unit, (H - centre) / unit, U, lengths)
-    track = Track(first, first, alone, centre, unit, *fields)
+    track = Track(first, first, centre, unit, *fields, alone=alone)
     each = zip(*(np.split(rows, np.cumsum(lengths)[:-1]) for rows in (Y, U)), strict=True)
     M = np.concatenate([track.means(y, None, back, u) for y, u in each])
     V = np.asarray(track.beside(M, P))
