@@ -84,7 +84,7 @@ FIGURES = (
         | over("particle filter, true model", "rotation", (500,), (0.0457,))
         | over("particle filter, true model", "oscillatory", (500,), (0.0563,)),
         "Bandwidths of x and z are chosen separately, and weights are normalised at each step. The "
-        "original rule had six runs at T = 500 only: medians .0479 and .0584 (better; see the README).",
+        "original rule had six runs at T = 500 only: medians .0479 and .0584 (see the README).",
         median=True,
     ),
     Figure(

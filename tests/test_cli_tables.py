@@ -212,6 +212,13 @@ def test_follow_refuses_the_state_of_another_model(walk, tmp_path, capsys, monke
         code, said = follow(model, str(tmp_path / f"{name}.kb"), ["x", "1"], monkeypatch, capsys)
         assert code == 2
         assert words in said.err
+    state = str(tmp_path / "other.kb")
+    code, said = follow(model, state, ["x", "", "1"], monkeypatch, capsys)  # nothing, then 1
+    assert code == 0
+    assert len(said.out.splitlines()) == 3
+    code, said = follow(model, state, ["x,x", "1,1"], monkeypatch, capsys)
+    assert code == 2
+    assert "two columns named 'x'" in said.err
 
 
 def test_numbers_and_a_category_are_hidden(pairs, capsys):

@@ -496,6 +496,20 @@ def test_an_old_file_of_what_is_stored_in_another_way_says_so(tree, old, good, t
     refused(data, tmp_path / "old.kb", "older version of kernelbayes, .*fit it again")
 
 
+def test_a_posterior_learned_in_a_way_that_is_gone_must_be_fitted_again(tmp_path):
+    theta = np.random.default_rng(0).normal(size=(60, 1))
+    model = kb.LikelihoodFree(method="adjusted", adjust="linear", rng=0)
+    model.fit(theta, theta + 0.1 * np.random.default_rng(1).normal(size=(60, 1)))
+    kb.save(model, tmp_path / "model.kb")
+
+    def older(manifest):
+        text = json.dumps(manifest["object"]).replace('"linear"', '"quadratic"')
+        manifest.update(object=json.loads(text), format=3)
+
+    data = rewritten((tmp_path / "model.kb").read_bytes(), older)
+    refused(data, tmp_path / "old.kb", "older version of kernelbayes, .*fit it again")
+
+
 @pytest.mark.fixed_seed  # particles are drawn
 @pytest.mark.parametrize("path", OLD, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_files_of_old_versions_are_loaded(path):

@@ -271,6 +271,7 @@ def test_no_convergence_is_a_warning_with_the_changes():
         beliefs = model.query(virtual_evidence={0: lambda x: np.exp(-((x[:, 0] - 1.0) ** 2))})
     assert not beliefs.converged
     assert beliefs.iterations == len(beliefs.deltas) == 2
+    assert list(model.query(range(2), evidence={2: 0.1})) == [0, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.query(evidence={0: 0.5}).converged  # what is left is a tree
@@ -393,6 +394,8 @@ def test_wrong_queries_are_refused(model):
         model.query(evidence={"a": [1.0, 2.0], "c": [1.0, 2.0, 3.0]})
     with pytest.raises(TypeError, match="mapping from nodes"):
         model.query(evidence=3.0)
+    with pytest.raises(TypeError, match="the likelihood of 'a' is a function"):
+        model.query(virtual_evidence={"a": {0.3: 1.0}})
     with pytest.raises(TypeError, match="belong in evidence"):
         model.query(virtual_evidence={"a": 3.0})
     with pytest.raises(ValueError, match="not negative"):

@@ -48,10 +48,13 @@ class Sheet(Columns):
 
     @classmethod
     def of(
-        cls, header: Sequence[str], body: Mapping[int, list[str]], path: Path,
+        cls, header: list[str], body: Mapping[int, list[str]], path: Path,
         words: Sequence[str] | None = None,
     ) -> Self:  # fmt: skip
         """Table of the cells of each row, by its number in the file."""
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if twice:
+            raise InputError(f"{path} has two columns named {twice[0]!r}")
         for row, cells in body.items():
             if len(cells) != len(header):
                 raise InputError(
@@ -70,9 +73,6 @@ class Sheet(Columns):
         header = [name.strip() for name in header]
         if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
             raise InputError(f"{path}: cells must be separated by commas, got {header[0]!r}")
-        twice = sorted({name for name in header if header.count(name) > 1})
-        if twice:
-            raise InputError(f"{path} has two columns named {twice[0]!r}")
         body = {row: cells for row, cells in enumerate(lines, start=2) if cells}
         return cls.of(header, body, path, words)
 
