@@ -170,7 +170,7 @@ class Filter(KernelSettings, ABC, BaseEstimator):  # type: ignore[misc]
         runs = with_warnings(run_all(self, X, controls, gaps, progress))
         each = [x for x, _, _ in each_sequence(X, controls, gaps)]
         both = self._smoothing(warn=False).ahead if lag is None and gaps is None else None
-        if both is not None and complete(each, both.encoder_ is not None and both.encoder_.goes_on):
+        if both is not None and complete(each):
             for run, other in zip(runs, run_all(both, X, controls, None, False), strict=True):
                 seen = max(0, len(run.weights) - both.leads_)  # the last ones are filtered
                 run.weights[:seen] = other.weights[:seen]

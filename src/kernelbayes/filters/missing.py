@@ -99,10 +99,10 @@ def filled_by_state(X: Points, known: Bools | None, Z: Points, kernel_z: Kernel)
     return like(values.reshape(X.shape), X)
 
 
-def complete(sequences: list[Points], holes: bool = False) -> bool:
-    """Whether observations are vectors of numbers, with no hole unless ``holes`` may be."""
+def complete(sequences: list[Points]) -> bool:
+    """Whether observations are vectors of numbers without a hole."""
     rows = (isinstance(X, np.ndarray) and X.dtype.kind in "fiu" and X.ndim < 3 for X in sequences)
-    return all(rows) and (holes or all(bool(np.isfinite(X).all()) for X in sequences))
+    return all(rows) and all(bool(np.isfinite(X).all()) for X in sequences)
 
 
 def has_holes(X: Array) -> bool:

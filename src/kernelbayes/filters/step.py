@@ -209,7 +209,7 @@ def posterior(
         w = v
     elif trusted < 1.0:
         w = trusted * w + (1.0 - trusted) * v
-    happened = True, fallback, rescued, left >= 1.0, 1.0 - trusted, left
+    happened = not seen.blank, fallback, rescued, left >= 1.0, 1.0 - trusted, left
     return w, StepInfo(mass, seen.support, float(1.0 / (w @ w)), *happened)
 
 

@@ -12,8 +12,7 @@ with prior weights gamma on the training sample, there are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +49,7 @@ class Seen:
     column: Array = None
     support: float = float("nan")
     trusted: float = 0.0  # how far, from 0 to 1; the papers' algorithm does not ask
+    blank: bool = False  # whether all of it was missing, and it is an estimate of what went before
 
 
 def evaluate(observations: Observations, points: Points) -> tuple[Array, Array]:
@@ -87,7 +87,13 @@ def observe(
     row = _row(model, x)
     encoded, past = model.encoder_.follow(past, row, steps, control)
     found = present(model.observations_, encoded)
-    return Seen() if found is None else _seen(*found), past
+    return Seen() if found is None else replace(_seen(*found), blank=_is_blank(model, row)), past
+
+
+def _is_blank(model: Filter, row: Points) -> bool:
+    """Whether nothing of a row was observed, where the encoder has an estimate even so."""
+    goes_on = model.encoder_ is not None and model.encoder_.goes_on
+    return goes_on and (row is None or not np.isfinite(to_numpy(row)).any())
 
 
 def _row(model: Filter, x: PointsLike) -> Points:
@@ -135,14 +141,14 @@ def prepare(
             model.dynamics_.acting(None if U is None else take(U, [0]))
         before = check_gaps(gaps, length)
         encoded = points if model.encoder_ is None else model.encoder_(points, before, U)
-        read.append((encoded, U, before))
-    each = [points for points, _, _ in read]
+        read.append((encoded, U, before, [_is_blank(model, x) for x in points]))
+    each = [points for points, *_ in read]
     kinds = {isinstance(X, np.ndarray) and (X.dtype, X.shape[1:]) for X in each}
     together = (
         [concatenate(*each)] if len(each) > 1 and len(kinds) == 1 and False not in kinds else each
     )
     seen = iter(one for X in together for one in observe_all(model, X))
-    return [(list(islice(seen, len(before))), U, before) for _, U, before in read]
+    return [([replace(next(seen), blank=b) for b in blank], U, g) for _, U, g, blank in read]
 
 
 def observe_all(model: Filter, X: Points) -> list[Seen]:

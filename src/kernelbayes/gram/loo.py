@@ -85,12 +85,8 @@ def ridge_grid(
 
 
 def least_ridge(kernel: Kernel, points: Points) -> float:
-    """Smallest ridge that the precision of the kernel's values bears, relative to them.
-
-    The 1-norm of the inverse of n rows, by which solvers judge, is at most sqrt(n) over the ridge.
-    """
-    bound = condition_bound(kernel.diag(take(points, slice(0, 1))))
-    return math.sqrt(count(points)) / bound
+    """Smallest relative ridge with which solvers, who judge by 1-norms, do not warn."""
+    return math.sqrt(count(points)) / condition_bound(kernel.diag(take(points, slice(0, 1))))
 
 
 def loo(

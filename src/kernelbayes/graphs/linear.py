@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelbayes.arrays import as_doubles, row_blocks
+from kernelbayes.gram.lapack import solve
 from kernelbayes.graphs.relation import TINY, Domain
 from kernelbayes.graphs.structure import Node
 from kernelbayes.points import count
@@ -77,7 +78,7 @@ class Linear:
             S = self.cov * seen[:, :, None]
             A = S * seen[:, None, :]
             A[:, np.arange(d), np.arange(d)] += ~seen
-            B = np.linalg.solve(A, S)
+            B = solve(A, S)
             E[rows] = self.mean + (np.where(seen, X[rows] - self.mean, 0.0)[:, None] @ B)[:, 0]
             cov = self.cov - self.cov @ B
             var[rows], total = np.diagonal(cov, axis1=1, axis2=2), total + cov.sum(axis=0)

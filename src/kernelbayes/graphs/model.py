@@ -209,14 +209,11 @@ class KernelBeliefPropagation(Documented, BaseEstimator):  # type: ignore[misc]
         """
         passed, single = self._propagation(evidence, virtual_evidence)
         graph = passed.learned.graph
+        many = isinstance(variables, Sequence) and not isinstance(variables, str)
         if variables is None:
             fixed = {node for node, one in passed.observed.items() if one.always}
             variables = [node for node in graph.nodes if node not in fixed]
-        elif (
-            not isinstance(variables, Sequence)
-            or isinstance(variables, str)
-            or (isinstance(variables, tuple) and variables in graph.position)
-        ):
+        elif not many or (isinstance(variables, tuple) and variables in graph.position):
             variables = [variables]
         for node in variables:
             check_node(passed.learned, node, "variables")

@@ -104,7 +104,7 @@ def _ahead(
     if model.features_ not in ESTIMATES or leads == 0:
         return None
     encoder = model.encoder_
-    if encoder is None or not complete([s.X for s in parts], encoder.goes_on):
+    if encoder is None or not complete([s.X for s in parts]):
         return None
     blank = plain_copy(model, model.choice_.arguments)
     blank.leads_ = leads

@@ -136,9 +136,9 @@ def encode(model: KernelBayesFilter, parts: list[Part], known: np.ndarray | None
     if features == "tracked":
         U = driving(model.controls_, model.choice_.arguments["kernel_u"], model.lengths_)
         learned = W, U, model.Z_, model.kernel_z_, model.lengths_, model.leads_ > 0, model.rng
-        regression, track, left_out = learn_track(
-            concatenate(*rows), *learned, alone=model.choice_.arguments["memory"] == 0.0
-        )
+        # Without controls a track says too surely where it goes.
+        alone = U.shape[1] > 0 and model.choice_.arguments["memory"] == 0.0
+        regression, track, left_out = learn_track(concatenate(*rows), *learned, alone=alone)
         encoder = replace(encoder, regression=regression, track=track)
     else:
         regression, left_out = learn_regression(W, d, model.Z_, model.kernel_z_, model.rng)
