@@ -496,6 +496,21 @@ def test_an_old_file_of_what_is_stored_in_another_way_says_so(tree, old, good, t
     refused(data, tmp_path / "old.kb", "older version of kernelbayes, .*fit it again")
 
 
+@pytest.mark.parametrize("graph", [[("a", "b"), ("b", "c")], "tree"])
+@pytest.mark.parametrize("given", [0.3, np.array([0.3, -1.0])])
+def test_beliefs_of_a_graph_answer_after_loading(graph, given, tmp_path):
+    a = np.random.default_rng(0).normal(size=100)
+    data = {"a": a, "b": a**2, "c": a + a**2}
+    model = kb.KernelBeliefPropagation(graph).fit(data)
+    beliefs = model.query(evidence={"a": given})
+    kb.save(beliefs, tmp_path / "beliefs.kb")
+    again = kb.load(tmp_path / "beliefs.kb")
+    assert set(again) == {"b", "c"}
+    np.testing.assert_array_equal(again.deltas, beliefs.deltas)
+    for node in again:
+        np.testing.assert_allclose(again[node].mean(), beliefs[node].mean(), rtol=1e-9)
+
+
 def test_a_posterior_learned_in_a_way_that_is_gone_must_be_fitted_again(tmp_path):
     theta = np.random.default_rng(0).normal(size=(60, 1))
     model = kb.LikelihoodFree(method="adjusted", adjust="linear", rng=0)

@@ -23,6 +23,7 @@ from kernelbayes.files.derived import completed, left_out
 from kernelbayes.files.known import KINDS_STORED, Node, stored_fields
 from kernelbayes.files.overlaps import with_overlaps, without_overlaps
 from kernelbayes.gram.solvers import DenseWeighted
+from kernelbayes.graphs.propagate import Propagation
 from kernelbayes.likelihood_free.distributions import ADAPTERS, Component, remake
 from kernelbayes.rules.calibration import Pending
 from kernelbayes.rules.conditional import Conditional
@@ -263,6 +264,8 @@ class Decoder:
                 state[field.name] = _default(field)
         for name, value in state.items():
             object.__setattr__(obj, name, value)
+        if isinstance(obj, Propagation):
+            obj.derive()
         self._made[node["number"]] = obj
         return obj
 

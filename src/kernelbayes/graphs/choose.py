@@ -211,8 +211,7 @@ def choose_share(learned: Learned, data: Mapping[Node, PointsLike], ridge: Ridge
         kernels[name] = tuple(one.kernel for one in relation.domains)
     rng, losses = np.random.default_rng(0), np.zeros(len(SHARES_TRIED))
     order = rng.permutation(rows)
-    for fold in range(SHARE_FOLDS):
-        test = order[fold::SHARE_FOLDS]
+    for test in (order[fold::SHARE_FOLDS] for fold in range(SHARE_FOLDS)):
         train = values(np.setdiff1d(rows, test))
         inner = learn(graph.edges, None, train, kernels, ridge, learned.domains[0].rank, 0)
         model = Linear.of(inner, read_evidence(inner, train), len(rows) - len(test))

@@ -41,33 +41,31 @@ class Propagation:
     cases: int
     floor: Floor = "pairs"
     damping: float = 0.0
-    logs: dict[int, Floats] = field(default_factory=dict, init=False)
+    logs: dict[int, Floats] = field(init=False)
     lost: set[int] = field(default_factory=set, init=False)  # edges whose evidence is uninformative
     filled: Floats = field(init=False)  # largest share (cases,) of evidence left out
-    deltas: list[float] = field(default_factory=list, init=False)
+    deltas: list[float] = field(init=False)
     converged: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        graph, self.filled = self.learned.graph, np.zeros(self.cases)
-        self.source = graph.ends[:, ::-1].reshape(-1)
-        self.target = graph.ends.reshape(-1)
-        self.kind = (2 * np.array(graph.template, dtype=np.int64)[:, None] + [0, 1]).reshape(-1)
-        self.domain = graph.domain
-        # position of each node among those of its domain
-        self.place = _ranks(self.domain)
-        full = [n for n, one in self.observed.items() if one.always]
-        self.fixed = np.zeros(len(graph.nodes), dtype=bool)
-        self.fixed[[graph.position[node] for node in full]] = True
-        kept = ~self.fixed[self.target]
-        self.slot = np.full(len(self.target), -1)
-        into = self.domain[self.target[kept]]
-        self.slot[kept] = _ranks(into)
-        sizes = np.bincount(into, minlength=len(self.learned.domains))
-        for number, domain in enumerate(self.learned.domains):
-            self.logs[number] = np.zeros((sizes[number], self.cases, domain.size))
-        self.live = np.flatnonzero(kept & ~self.fixed[self.source])
-        self._known: dict[int, tuple[Bools, Floats]] = {}
+        self.filled, self.deltas, sizes = np.zeros(self.cases), [], self.derive()
+        each = enumerate(zip(sizes, self.learned.domains, strict=True))
+        self.logs = {n: np.zeros((size, self.cases, one.size)) for n, (size, one) in each}
         self._send_evidence()
+
+    def derive(self) -> Ints:
+        """Set what follows from the fields, and is not stored; return messages of each domain."""
+        graph, self._known = self.learned.graph, dict[int, tuple[Bools, Floats]]()
+        self.source, self.target = graph.ends[:, ::-1].reshape(-1), graph.ends.reshape(-1)
+        self.kind = (2 * np.array(graph.template, dtype=np.int64)[:, None] + [0, 1]).reshape(-1)
+        self.domain, self.place = graph.domain, _ranks(graph.domain)  # place: within the domain
+        full = [graph.position[n] for n, one in self.observed.items() if one.always]
+        self.fixed = np.isin(np.arange(len(graph.nodes)), full)
+        kept = ~self.fixed[self.target]
+        self.slot, into = np.full(len(self.target), -1), self.domain[self.target[kept]]
+        self.slot[kept] = _ranks(into)
+        self.live = np.flatnonzero(kept & ~self.fixed[self.source])
+        return np.bincount(into, minlength=len(self.learned.domains))
 
     # --- sums over incoming messages --------------------------------------------------------------
 
