@@ -90,10 +90,10 @@ def observe(
     return Seen() if found is None else replace(_seen(*found), blank=_is_blank(model, row)), past
 
 
-def _is_blank(model: Filter, row: Points) -> bool:
-    """Whether nothing of a row was observed, where the encoder has an estimate even so."""
+def _is_blank(model: Filter, points: Points, t: int = 0) -> bool:
+    """Whether nothing was observed at time t, where the encoder has an estimate even so."""
     goes_on = model.encoder_ is not None and model.encoder_.goes_on
-    return goes_on and (row is None or not np.isfinite(to_numpy(row)).any())
+    return goes_on and (points is None or not np.isfinite(to_numpy(points)[t]).any())
 
 
 def _row(model: Filter, x: PointsLike) -> Points:
@@ -141,7 +141,7 @@ def prepare(
             model.dynamics_.acting(None if U is None else take(U, [0]))
         before = check_gaps(gaps, length)
         encoded = points if model.encoder_ is None else model.encoder_(points, before, U)
-        read.append((encoded, U, before, [_is_blank(model, x) for x in points]))
+        read.append((encoded, U, before, [_is_blank(model, points, t) for t in range(length)]))
     each = [points for points, *_ in read]
     kinds = {isinstance(X, np.ndarray) and (X.dtype, X.shape[1:]) for X in each}
     together = (
