@@ -71,9 +71,9 @@ class Variable:
 
     def warn_of_copies(self, other: "Variable") -> None:
         """Say how many pairs of vectors are copies, where a column is too fine for chance."""
-        n, able = self.n, self.kernel.is_vector and other.kernel.is_vector
-        values = [as_doubles(vectors(v.points)) for v in (other, self)] if able else []
-        if not able or len(np.unique(values[0][:, 0])) > (1.0 - MOST_COPIES) * n:
+        n, both = self.n, [v.points for v in (other, self) if v.kernel.is_vector]
+        values = [as_doubles(vectors(P)) for P in both if isinstance(P, np.ndarray)]  # no tensors
+        if len(values) < 2 or len(np.unique(values[0][:, 0])) > (1.0 - MOST_COPIES) * n:
             return  # the usual case, and cheap
         every = np.unique(np.hstack(values), axis=0)
         fine = max(len(np.unique(column)) for column in every.T) == len(every)
